@@ -1,0 +1,123 @@
+// What a backend must offer: memory of its own and every operation of kernels/ops on it.
+//
+// Pointers in operations are the backend's; the host may not look through them. Operations run in the order of their calls, perhaps
+// later: a fault may be reported by a later call, at the latest by Synchronize(). One thread uses a backend at a time.
+// An operation that a backend does not have answers UNIMPLEMENTED and names it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/ops/adamw.h"
+#include "kernels/ops/attention.h"
+#include "kernels/ops/elementwise.h"
+#include "kernels/ops/matmul.h"
+#include "kernels/ops/norm.h"
+#include "kernels/ops/quantize.h"
+#include "kernels/ops/vocabulary.h"
+
+namespace octavo::kernels {
+
+struct BackendDescription {
+  std::string name;         // "cpu" or "cuda"
+  std::string device;       // e.g. the processor's model name
+  std::string matmul;       // what carries GEMMs, e.g. "oneDNN 2.6.3 bf16 (AMX)"
+  int64_t memory_bytes;     // that may be used
+};
+
+// GEMMs that ran, by operand type; the proof that nothing fell back silently.
+struct GemmCounts {
+  int64_t fp8 = 0;
+  int64_t bf16 = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual BackendDescription Describe() const = 0;
+  virtual GemmCounts gemm_counts() const = 0;
+
+  // Aligned to 256 bytes, not cleared. RESOURCE_EXHAUSTED with the size wanted. `bytes` may be 0.
+  virtual absl::StatusOr<void*> Allocate(int64_t bytes) = 0;
+  virtual void Free(void* memory) = 0;
+  virtual absl::Status CopyIn(void* to, const void* from_host, int64_t bytes) = 0;
+  // Waits for everything that writes `from`.
+  virtual absl::Status CopyOut(void* to_host, const void* from, int64_t bytes) = 0;
+  virtual absl::Status Copy(void* to, const void* from, int64_t bytes) = 0;
+  virtual absl::Status FillZero(void* memory, int64_t bytes) = 0;
+  virtual absl::Status Synchronize() = 0;
+
+  virtual absl::Status Run(const QuantizeTiles& operation) = 0;
+  virtual absl::Status Run(const QuantizeBlocks& operation) = 0;
+  virtual absl::Status Run(const GemmFp8& operation) = 0;
+  virtual absl::Status Run(const GemmBf16& operation) = 0;
+  virtual absl::Status Run(const RmsNormForward& operation) = 0;
+  virtual absl::Status Run(const RmsNormBackward& operation) = 0;
+  virtual absl::Status Run(const Rope& operation) = 0;
+  virtual absl::Status Run(const AttentionForward& operation) = 0;
+  virtual absl::Status Run(const AttentionBackward& operation) = 0;
+  virtual absl::Status Run(const Add& operation) = 0;
+  virtual absl::Status Run(const CastToBfloat16& operation) = 0;
+  virtual absl::Status Run(const SwigluForward& operation) = 0;
+  virtual absl::Status Run(const SwigluBackward& operation) = 0;
+  virtual absl::Status Run(const ColumnSum& operation) = 0;
+  virtual absl::Status Run(const SumOfSquares& operation) = 0;
+  virtual absl::Status Run(const EmbeddingForward& operation) = 0;
+  virtual absl::Status Run(const EmbeddingBackward& operation) = 0;
+  virtual absl::Status Run(const CrossEntropy& operation) = 0;
+  virtual absl::Status Run(const AdamW& operation) = 0;
+};
+
+// Memory of a backend, freed with the owner.
+template <typename T>
+class Buffer {
+ public:
+  Buffer() = default;
+  static absl::StatusOr<Buffer> Create(Backend* backend, int64_t count) {
+    absl::StatusOr<void*> memory = backend->Allocate(count * static_cast<int64_t>(sizeof(T)));
+    if (!memory.ok()) return memory.status();
+    return Buffer(backend, static_cast<T*>(*memory), count);
+  }
+  Buffer(Buffer&& other) noexcept { *this = static_cast<Buffer&&>(other); }
+  Buffer& operator=(Buffer&& other) noexcept {
+    if (this != &other) {
+      Release();
+      backend_ = other.backend_;
+      data_ = other.data_;
+      count_ = other.count_;
+      other.backend_ = nullptr;
+      other.data_ = nullptr;
+      other.count_ = 0;
+    }
+    return *this;
+  }
+  ~Buffer() { Release(); }
+
+  T* data() const { return data_; }
+  int64_t count() const { return count_; }
+  int64_t bytes() const { return count_ * static_cast<int64_t>(sizeof(T)); }
+
+ private:
+  Buffer(Backend* backend, T* data, int64_t count) : backend_(backend), data_(data), count_(count) {}
+  void Release() {
+    if (backend_ != nullptr) backend_->Free(data_);
+  }
+  Backend* backend_ = nullptr;  // outlives the buffer
+  T* data_ = nullptr;
+  int64_t count_ = 0;
+};
+
+struct BackendOptions {
+  int64_t memory_bytes = 0;  // that it may use; 0: all of the device's
+  int threads = 0;           // of a CPU backend; 0: one per core
+  int device_index = 0;      // of a GPU
+};
+
+// "cpu", or "cuda" through the plug-in liboctavo_cuda.so beside the program. NOT_FOUND says why a backend is absent.
+absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(const std::string& name, const BackendOptions& options);
+
+}  // namespace octavo::kernels

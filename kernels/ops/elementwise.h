@@ -1,0 +1,57 @@
+// Operations that touch each element once, and sums over them.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/numerics/bfloat16.h"
+
+namespace octavo::kernels {
+
+// y = a + b in float32, rounded to BF16.
+struct Add {
+  const bfloat16* a;
+  const bfloat16* b;
+  bfloat16* y;  // may be a or b
+  int64_t count;
+};
+
+struct CastToBfloat16 {
+  const float* x;
+  bfloat16* y;
+  int64_t count;
+};
+
+// SwiGLU: s = gate * sigmoid(gate), rounded to BF16; y = s * up, rounded to BF16.
+struct SwigluForward {
+  const bfloat16* gate;
+  const bfloat16* up;
+  bfloat16* y;
+  int64_t count;
+};
+
+//   dup = dy * s;  dgate = dy * up * (sigmoid + gate * sigmoid * (1 - sigmoid)), in float32, rounded once
+struct SwigluBackward {
+  const bfloat16* dy;
+  const bfloat16* gate;
+  const bfloat16* up;
+  bfloat16* dgate;  // may be gate
+  bfloat16* dup;    // may be up
+  int64_t count;
+};
+
+// out[c] += sum_r x[r,c], in float32, rows in a fixed order: the bias gradient.
+struct ColumnSum {
+  const bfloat16* x;  // [rows, columns]
+  float* out;         // [columns]
+  int64_t rows;
+  int64_t columns;
+};
+
+// result[0] += sum x^2 in float64 in a fixed order. NaN and Inf in x make it non-finite.
+struct SumOfSquares {
+  const float* x;
+  int64_t count;
+  double* result;  // [1]
+};
+
+}  // namespace octavo::kernels

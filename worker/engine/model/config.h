@@ -1,0 +1,38 @@
+// config.json of a Hugging Face folder, for the model families that the engine runs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/engine/model/shape.h"
+
+namespace octavo::engine {
+
+struct RopeConfig {
+  double theta = 10000;
+  // kLlama3 follows the published piecewise rule. YaRN and other types are refused by name.
+  enum class Scaling { kNone, kLlama3 } scaling = Scaling::kNone;
+  double factor = 1;
+  double low_frequency_factor = 1;
+  double high_frequency_factor = 4;
+  int64_t original_max_positions = 0;
+};
+
+struct ModelConfig {
+  std::string model_type;
+  ModelShape shape;
+  RopeConfig rope;
+  double rms_norm_epsilon = 1e-6;
+  int64_t max_positions = 0;
+  double initializer_range = 0.02;
+  std::vector<int64_t> eos_token_ids;
+  int64_t bos_token_id = -1;
+};
+
+// INVALID_ARGUMENT names the key, its value and what is supported; a config that names a feature we do not have (MoE, sliding
+// window shorter than its positions, unknown RoPE scaling, activation other than SiLU) is refused, never approximated.
+absl::StatusOr<ModelConfig> ParseModelConfig(absl::string_view json);
+absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& folder);
+
+}  // namespace octavo::engine

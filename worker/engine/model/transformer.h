@@ -1,0 +1,54 @@
+// A decoder-only transformer with written-out forward and backward, over a Backend.
+// B rows, T tokens a row, D hidden, V vocabulary; activations are [B * T, columns].
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "worker/engine/batch.h"
+#include "worker/engine/model/config.h"
+#include "worker/engine/parameters.h"
+#include "worker/engine/plan.h"
+
+namespace octavo::engine {
+
+struct LossSum {
+  double sum = 0;      // nats over target tokens, float64 over float32 rows, in row order
+  int64_t tokens = 0;  // target tokens
+};
+
+class Transformer {
+ public:
+  // Buffers are sized for at most max_tokens (= B * T) a pass; token counts need not be multiples of anything.
+  struct Options {
+    ModelConfig config;
+    RecipePlan recipe;
+    int64_t max_tokens = 0;
+    bool for_training = true;  // false: no activations are kept
+  };
+  // INVALID_ARGUMENT: a keep_bf16 pattern that matches no module.
+  static absl::StatusOr<std::unique_ptr<Transformer>> Create(const Options& options, const ParameterLayout& layout,
+                                                             kernels::Backend* backend);
+  virtual ~Transformer() = default;
+
+  // Casts and quantises new master weights; to be called after loading and after every optimizer step.
+  virtual absl::Status UpdateWeights(const Parameters& parameters) = 0;
+
+  // Forward only. Under kFp8 the recipe's policy holds; under kBf16 every GEMM is BF16, from the same master weights.
+  virtual absl::StatusOr<LossSum> Evaluate(const Batch& batch, RecipePlan::Precision precision) = 0;
+
+  // Forward and backward under the recipe. Adds gradient_scale * d(sum of token losses)/d(parameter) to parameters.gradient().
+  virtual absl::StatusOr<LossSum> Train(const Batch& batch, double gradient_scale, const Parameters& parameters) = 0;
+
+  // Logits of the given token indices, [indices.size(), V]; BF16 forward values widened to float32.
+  virtual absl::StatusOr<std::vector<float>> Logits(const Batch& batch, const std::vector<int64_t>& indices,
+                                                    RecipePlan::Precision precision) = 0;
+
+  // NaN and Inf that quantisation has met since the last call.
+  virtual absl::StatusOr<int64_t> TakeNonfiniteInputs() = 0;
+};
+
+}  // namespace octavo::engine

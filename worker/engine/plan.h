@@ -1,0 +1,69 @@
+// A stage of a job as the engine takes it: resolved, plain, without protobuf. Ranges and defaults are those of spec.proto.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace octavo::engine {
+
+struct ModelPlan {
+  std::string folder;
+  enum class Initialisation { kWeights, kRandom } initialisation = Initialisation::kWeights;
+};
+
+struct DataPlan {
+  std::vector<std::string> files;
+  std::string text_field = "text";
+  enum class TokenizerKind { kFolder, kByte } tokenizer = TokenizerKind::kFolder;
+  int64_t sequence_length = 0;
+  bool isolate_documents = true;
+  std::vector<std::string> holdout_files;
+  double holdout_fraction = 0.01;
+  bool skip_bad_rows = false;
+  std::string document_separator;
+};
+
+struct RecipePlan {
+  enum class Precision { kFp8, kBf16 } precision = Precision::kFp8;
+  std::vector<std::string> keep_bf16;  // globs on module names
+};
+
+struct OptimizerPlan {
+  double learning_rate = 0;
+  double min_learning_rate = 0;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  double weight_decay = 0.1;
+  double clip_norm = 1.0;  // 0: off
+};
+
+struct SchedulePlan {
+  enum class Kind { kWsd, kCosine, kConstant } kind = Kind::kWsd;
+  int64_t warmup_steps = 0;
+  int64_t decay_steps = 0;
+};
+
+struct EvaluationPlan {
+  int64_t holdout_tokens = 16384;
+  std::string exact_match_file;
+  int64_t exact_match_limit = 512;
+  int64_t exact_match_max_new_tokens = 32;
+};
+
+struct RunPlan {
+  ModelPlan model;
+  DataPlan data;
+  RecipePlan recipe;
+  OptimizerPlan optimizer;
+  SchedulePlan schedule;
+  EvaluationPlan evaluation;
+  int64_t micro_batch = 1;
+  int64_t gradient_accumulation = 1;
+  int64_t steps = 0;
+  uint64_t seed = 0;
+  int64_t probe_every_steps = 10;  // 0: off
+};
+
+}  // namespace octavo::engine
