@@ -1,4 +1,5 @@
-// Time as a dependency. Nothing outside `main` and tests may read the time in another way, so that a simulation can own it.
+// Time as a dependency. Nothing outside `main` and tests may read the time in another way, so that
+// a simulation can own it.
 #pragma once
 
 #include "absl/time/clock.h"
@@ -11,11 +12,13 @@ class Clock {
   virtual ~Clock() = default;
   // Wall time, for people and records.
   virtual absl::Time Now() const = 0;
-  // Monotonic time since an arbitrary start: the only one that leases and deadlines are measured with.
+  // Monotonic time since an arbitrary start: the only one that leases and deadlines are measured
+  // with.
   virtual absl::Duration Monotonic() const = 0;
 };
 
-// The machine's clocks. CLOCK_BOOTTIME for the monotonic one, so that a suspended machine sees its lease lapse.
+// The machine's clocks. CLOCK_BOOTTIME for the monotonic one, so that a suspended machine sees its
+// lease lapse.
 class SystemClock final : public Clock {
  public:
   absl::Time Now() const override;

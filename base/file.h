@@ -11,8 +11,9 @@
 
 namespace octavo {
 
-// "No such file or directory"-like errors become NOT_FOUND, no space RESOURCE_EXHAUSTED, no permission PERMISSION_DENIED, others
-// INTERNAL; the message is "<action> <path>: <system's words>".
+// "No such file or directory"-like errors become NOT_FOUND, no space RESOURCE_EXHAUSTED, no
+// permission PERMISSION_DENIED, others INTERNAL; the message is "<action> <path>: <system's
+// words>".
 absl::Status ErrnoStatus(int error, absl::string_view action, absl::string_view path);
 
 // Refuses files above `limit_bytes`.

@@ -1,4 +1,5 @@
-// One line per message on standard error: time, level, message. Thread-safe; a line is written with one write().
+// One line per message on standard error: time, level, message. Thread-safe; a line is written with
+// one write().
 //
 //   LogInfo("octavod listens on ", address);
 #pragma once

@@ -1,4 +1,5 @@
-// An answer that is always given: a Reply that is dropped answers INTERNAL, so no caller waits for a forgotten one.
+// An answer that is always given: a Reply that is dropped answers INTERNAL, so no caller waits for
+// a forgotten one.
 #pragma once
 
 #include <utility>

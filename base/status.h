@@ -1,4 +1,5 @@
-// Status macros and CHECK, which Debian's Abseil does not have. Names and meaning are upstream's, so that they can be swapped.
+// Status macros and CHECK, which Debian's Abseil does not have. Names and meaning are upstream's,
+// so that they can be swapped.
 //
 //   absl::Status for what the world can do wrong; CHECK for what we did wrong.
 #pragma once
@@ -19,16 +20,16 @@ absl::Status Annotate(const absl::Status& status, absl::string_view context);
 
 }  // namespace octavo
 
-#define CHECK(condition)                                                       \
-  do {                                                                         \
-    if (!(condition)) ::octavo::CheckFailed(__FILE__, __LINE__, #condition);   \
+#define CHECK(condition)                                                     \
+  do {                                                                       \
+    if (!(condition)) ::octavo::CheckFailed(__FILE__, __LINE__, #condition); \
   } while (false)
 
-#define RETURN_IF_ERROR(expression)                                            \
-  do {                                                                         \
-    if (absl::Status octavo_status = (expression); !octavo_status.ok()) {      \
-      return octavo_status;                                                    \
-    }                                                                          \
+#define RETURN_IF_ERROR(expression)                                       \
+  do {                                                                    \
+    if (absl::Status octavo_status = (expression); !octavo_status.ok()) { \
+      return octavo_status;                                               \
+    }                                                                     \
   } while (false)
 
 #define OCTAVO_CONCAT_INNER(a, b) a##b

@@ -1,4 +1,5 @@
-// Job specs as files and as messages: parsing, printing, defaults, checking. Used alike by client, coordinator and worker.
+// Job specs as files and as messages: parsing, printing, defaults, checking. Used alike by client,
+// coordinator and worker.
 #pragma once
 
 #include <string>
@@ -11,8 +12,9 @@
 
 namespace octavo {
 
-// YAML or JSON text (JSON is YAML) to a spec. Every problem at once: unknown fields (with the nearest known one), wrong types, duplicate
-// keys; a Violation's field is the path in the file. `overrides` are "path=value" as in `--set stages[0].steps=100`, applied last.
+// YAML or JSON text (JSON is YAML) to a spec. Every problem at once: unknown fields (with the
+// nearest known one), wrong types, duplicate keys; a Violation's field is the path in the file.
+// `overrides` are "path=value" as in `--set stages[0].steps=100`, applied last.
 struct ParsedSpec {
   v1::JobSpec spec;
   std::vector<v1::Violation> violations;
@@ -25,7 +27,8 @@ std::string PrintJobSpec(const v1::JobSpec& spec);
 // Fills in the defaults that spec.proto documents. Idempotent.
 void FillDefaults(v1::JobSpec* spec);
 
-// Everything that can be wrong with a spec without opening a file; call after FillDefaults. Empty: none.
+// Everything that can be wrong with a spec without opening a file; call after FillDefaults. Empty:
+// none.
 std::vector<v1::Violation> CheckJobSpec(const v1::JobSpec& spec);
 
 // "stages[0].steps: -5 is ...; ..." for one-line messages.

@@ -39,8 +39,9 @@ constexpr MetricRow kTable[] = {
 absl::Span<const MetricRow> MetricTable() { return kTable; }
 
 const MetricRow* FindMetric(absl::string_view name) {
-  const auto* row = std::find_if(std::begin(kTable), std::end(kTable),
-                                 [&](const MetricRow& candidate) { return candidate.name == name; });
+  const auto* row =
+      std::find_if(std::begin(kTable), std::end(kTable),
+                   [&](const MetricRow& candidate) { return candidate.name == name; });
   return row == std::end(kTable) ? nullptr : row;
 }
 

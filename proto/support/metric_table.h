@@ -1,4 +1,5 @@
-// Every training metric of the project: one row feeds the gRPC API, Prometheus, `octavo metrics` and the documentation.
+// Every training metric of the project: one row feeds the gRPC API, Prometheus, `octavo metrics`
+// and the documentation.
 #pragma once
 
 #include "absl/strings/string_view.h"
@@ -9,8 +10,9 @@ namespace octavo {
 struct MetricRow {
   absl::string_view name;        // on the wire and in the CLI, e.g. "train/loss"
   absl::string_view prometheus;  // exported gauge, labels {job}; empty: not exported
-  absl::string_view unit;        // "nats", "tokens/s", "bytes", "seconds", "ratio", "steps", "tokens", "count", "1"
-  absl::string_view help;        // one sentence
+  absl::string_view
+      unit;  // "nats", "tokens/s", "bytes", "seconds", "ratio", "steps", "tokens", "count", "1"
+  absl::string_view help;  // one sentence
 };
 
 namespace metric {
