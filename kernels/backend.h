@@ -1,8 +1,9 @@
 // What a backend must offer: memory of its own and every operation of kernels/ops on it.
 //
-// Pointers in operations are the backend's; the host may not look through them. Operations run in the order of their calls, perhaps
-// later: a fault may be reported by a later call, at the latest by Synchronize(). One thread uses a backend at a time.
-// An operation that a backend does not have answers UNIMPLEMENTED and names it.
+// Pointers in operations are the backend's; the host may not look through them. Operations run in
+// the order of their calls, perhaps later: a fault may be reported by a later call, at the latest
+// by Synchronize(). One thread uses a backend at a time. An operation that a backend does not have
+// answers UNIMPLEMENTED and names it.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +23,10 @@
 namespace octavo::kernels {
 
 struct BackendDescription {
-  std::string name;         // "cpu" or "cuda"
-  std::string device;       // e.g. the processor's model name
-  std::string matmul;       // what carries GEMMs, e.g. "oneDNN 2.6.3 bf16 (AMX)"
-  int64_t memory_bytes;     // that may be used
+  std::string name;      // "cpu" or "cuda"
+  std::string device;    // e.g. the processor's model name
+  std::string matmul;    // what carries GEMMs, e.g. "oneDNN 2.6.3 bf16 (AMX)"
+  int64_t memory_bytes;  // that may be used
 };
 
 // GEMMs that ran, by operand type; the proof that nothing fell back silently.
@@ -102,7 +103,8 @@ class Buffer {
   int64_t bytes() const { return count_ * static_cast<int64_t>(sizeof(T)); }
 
  private:
-  Buffer(Backend* backend, T* data, int64_t count) : backend_(backend), data_(data), count_(count) {}
+  Buffer(Backend* backend, T* data, int64_t count)
+      : backend_(backend), data_(data), count_(count) {}
   void Release() {
     if (backend_ != nullptr) backend_->Free(data_);
   }
@@ -117,7 +119,9 @@ struct BackendOptions {
   int device_index = 0;      // of a GPU
 };
 
-// "cpu", or "cuda" through the plug-in liboctavo_cuda.so beside the program. NOT_FOUND says why a backend is absent.
-absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(const std::string& name, const BackendOptions& options);
+// "cpu", or "cuda" through the plug-in liboctavo_cuda.so beside the program. NOT_FOUND says why a
+// backend is absent.
+absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(const std::string& name,
+                                                     const BackendOptions& options);
 
 }  // namespace octavo::kernels

@@ -22,7 +22,8 @@ OCTAVO_HOST_DEVICE inline float ToFloat(bfloat16 x) {
   return wide.value;
 }
 
-// Nearest, ties to even; overflow becomes infinity; every NaN becomes the quiet NaN 0x7FC0 with its sign kept.
+// Nearest, ties to even; overflow becomes infinity; every NaN becomes the quiet NaN 0x7FC0 with its
+// sign kept.
 OCTAVO_HOST_DEVICE inline bfloat16 ToBfloat16(float x) {
   FloatBits wide;
   wide.value = x;

@@ -19,7 +19,7 @@ struct AdamW {
   double beta1;
   double beta2;
   double epsilon;
-  double weight_decay;    // 0 for norms and biases
+  double weight_decay;  // 0 for norms and biases
   double correction1;
   double correction2;
 };

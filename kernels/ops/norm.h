@@ -1,6 +1,7 @@
-// RMSNorm (arXiv:1910.07467): r = rsqrt(mean_c(x[c]^2) + epsilon);  y[c] = bf16(x[c] * r) * weight[c].
-// Sums in float32. The normalised value is rounded to BF16 before it meets the weight, as the reference modelling code does.
-// Relative error of y against float64: two BF16 roundings (2^-8 each side of the product) + columns * 2^-24.
+// RMSNorm (arXiv:1910.07467): r = rsqrt(mean_c(x[c]^2) + epsilon);  y[c] = bf16(x[c] * r) *
+// weight[c]. Sums in float32. The normalised value is rounded to BF16 before it meets the weight,
+// as the reference modelling code does. Relative error of y against float64: two BF16 roundings
+// (2^-8 each side of the product) + columns * 2^-24.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +20,15 @@ struct RmsNormForward {
   float epsilon;
 };
 
-//   g = dy * weight;  dx = r * (g - x * r^2 * mean_c(g * x))  (+ dx_add);  dweight[c] += sum_r dy * x * r
+//   g = dy * weight;  dx = r * (g - x * r^2 * mean_c(g * x))  (+ dx_add);  dweight[c] += sum_r dy *
+//   x * r
 struct RmsNormBackward {
   const bfloat16* dy;        // [rows, columns]
   const bfloat16* x;         // [rows, columns]
   const bfloat16* weight;    // [columns]
   const float* inverse_rms;  // [rows]
-  const bfloat16* dx_add;    // [rows, columns], the residual branch's gradient, added in float32; null: none; may be dx
+  const bfloat16* dx_add;    // [rows, columns], the residual branch's gradient, added in float32;
+                             // null: none; may be dx
   bfloat16* dx;              // [rows, columns]
   float* dweight;            // [columns], added to, in a fixed order
   int64_t rows;

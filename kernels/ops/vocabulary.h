@@ -16,22 +16,24 @@ struct EmbeddingForward {
   int64_t columns;
 };
 
-// dtable[ids[t]] += dy[t], in float32; tokens of one id are added in ascending t, so the result is reproducible.
+// dtable[ids[t]] += dy[t], in float32; tokens of one id are added in ascending t, so the result is
+// reproducible.
 struct EmbeddingBackward {
-  const bfloat16* dy;   // [tokens, columns]
+  const bfloat16* dy;  // [tokens, columns]
   const int32_t* ids;
-  float* dtable;        // [vocabulary, columns]
+  float* dtable;  // [vocabulary, columns]
   int64_t tokens;
   int64_t columns;
   int64_t vocabulary;
 };
 
-// loss[t] = logsumexp(logits[t]) - logits[t, target], in float32; 0 where target is negative (masked).
-// With write_gradient, logits[t, v] becomes (softmax - onehot) * gradient_scale, rounded to BF16; 0 in masked rows.
+// loss[t] = logsumexp(logits[t]) - logits[t, target], in float32; 0 where target is negative
+// (masked). With write_gradient, logits[t, v] becomes (softmax - onehot) * gradient_scale, rounded
+// to BF16; 0 in masked rows.
 struct CrossEntropy {
-  bfloat16* logits;         // [tokens, vocabulary]
-  const int32_t* targets;   // [tokens]
-  float* loss;              // [tokens]
+  bfloat16* logits;        // [tokens, vocabulary]
+  const int32_t* targets;  // [tokens]
+  float* loss;             // [tokens]
   int64_t tokens;
   int64_t vocabulary;
   bool write_gradient;

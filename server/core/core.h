@@ -1,5 +1,5 @@
-// The coordinator's brain: jobs, attempts, leases and workers as a deterministic state machine. It knows no clock, thread, file or socket;
-// equal events at equal times give equal effects.
+// The coordinator's brain: jobs, attempts, leases and workers as a deterministic state machine. It
+// knows no clock, thread, file or socket; equal events at equal times give equal effects.
 #pragma once
 
 #include <map>
@@ -15,13 +15,15 @@ namespace octavo::core {
 struct Settings {
   absl::Duration heartbeat = absl::Seconds(1);
   absl::Duration lease = absl::Seconds(15);
-  absl::Duration lease_margin = absl::Seconds(3);    // a worker stops this long before its lease lapses
+  absl::Duration lease_margin =
+      absl::Seconds(3);  // a worker stops this long before its lease lapses
   absl::Duration regrant_margin = absl::Seconds(2);  // and the coordinator waits this long after it
   absl::Duration unreachable_after = absl::Seconds(5);
-  absl::Duration retry_backoff = absl::Seconds(1);   // doubles per restart in a row, up to a minute
+  absl::Duration retry_backoff = absl::Seconds(1);  // doubles per restart in a row, up to a minute
   int64_t max_pending_jobs = 10000;
   int64_t max_workers = 10000;
-  int64_t max_log_bytes_per_job = int64_t{256} << 20;  // beyond it lines are dropped, and one line says so
+  int64_t max_log_bytes_per_job = int64_t{256}
+                                  << 20;  // beyond it lines are dropped, and one line says so
 };
 
 // Everything durable, as the store hands it back at start.
@@ -40,8 +42,10 @@ struct DurableState {
 
 class Core {
  public:
-  // Leases of running attempts start anew at `now` (the workers may have been renewed by the former process up to its end).
-  static std::unique_ptr<Core> Create(const Settings& settings, DurableState state, absl::Time wall, absl::Duration now);
+  // Leases of running attempts start anew at `now` (the workers may have been renewed by the former
+  // process up to its end).
+  static std::unique_ptr<Core> Create(const Settings& settings, DurableState state, absl::Time wall,
+                                      absl::Duration now);
   virtual ~Core() = default;
 
   // `wall` is for records; `now`, monotonic, for leases.
@@ -54,7 +58,8 @@ class Core {
     const v1::Job* job;
   };
   // Newest first, at most `limit`, with order below `before` (0: from the newest).
-  virtual std::vector<JobEntry> ListJobs(int64_t before, int64_t limit, const std::vector<v1::JobState>& states) const = 0;
+  virtual std::vector<JobEntry> ListJobs(int64_t before, int64_t limit,
+                                         const std::vector<v1::JobState>& states) const = 0;
   virtual std::vector<v1::Worker> ListWorkers() const = 0;  // by id
   struct Counters {
     int64_t attempts_started = 0;

@@ -1,7 +1,7 @@
 // What the core takes and gives. The shell around it owns time, randomness, sockets and the disk.
 //
-//   Apply(event, now) -> effects: first every write becomes durable, in one transaction, then answers and signals leave. So an answer
-//   never speaks of something a crash could undo.
+//   Apply(event, now) -> effects: first every write becomes durable, in one transaction, then
+//   answers and signals leave. So an answer never speaks of something a crash could undo.
 #pragma once
 
 #include <cstdint>
@@ -38,10 +38,10 @@ struct SessionClosed {
 };
 struct Tick {};  // lets time pass: leases lapse, pending jobs are placed
 
-using EventBody =
-    std::variant<SubmitJob, CancelJob, RegisterWorker, Heartbeat, SessionClosed, v1::ReportAttemptStartedRequest,
-                 v1::ReportAttemptFinishedRequest, v1::BeginCheckpointRequest, v1::CommitCheckpointRequest,
-                 v1::PushMetricsRequest, v1::PushLogsRequest, Tick>;
+using EventBody = std::variant<SubmitJob, CancelJob, RegisterWorker, Heartbeat, SessionClosed,
+                               v1::ReportAttemptStartedRequest, v1::ReportAttemptFinishedRequest,
+                               v1::BeginCheckpointRequest, v1::CommitCheckpointRequest,
+                               v1::PushMetricsRequest, v1::PushLogsRequest, Tick>;
 
 struct Event {
   Token token = 0;
@@ -66,11 +66,13 @@ struct PutLogs {
   std::string job_id;
   std::vector<v1::LogLine> lines;  // with offsets
   int64_t epoch = 0;
-  int64_t next_sequence = 0;  // of PushLogs of that attempt: a repeated batch after a restart is recognised by it
+  int64_t next_sequence =
+      0;  // of PushLogs of that attempt: a repeated batch after a restart is recognised by it
 };
 using Write = std::variant<PutJob, PutRequest, PutMetrics, PutLogs>;
 
-using AnswerBody = std::variant<std::monostate, v1::Job, v1::RegisterWorkerResponse, v1::CommitCheckpointResponse>;
+using AnswerBody =
+    std::variant<std::monostate, v1::Job, v1::RegisterWorkerResponse, v1::CommitCheckpointResponse>;
 struct Answer {
   Token token = 0;
   absl::Status status;

@@ -19,15 +19,16 @@ struct Probe {
 };
 
 struct StepReport {
-  int64_t step = 0;  // counts from 1
-  double loss = 0;   // mean over the step's target tokens
+  int64_t step = 0;          // counts from 1
+  double loss = 0;           // mean over the step's target tokens
   double gradient_norm = 0;  // before clipping
   double learning_rate = 0;
   int64_t step_tokens = 0;
   int64_t total_tokens = 0;  // over the whole run
-  double seconds = 0;  // without probe
-  bool applied = true;  // false: loss or gradient was not finite, nothing changed but the step and data position
-  int64_t nonfinite_steps = 0;  // so far
+  double seconds = 0;        // without probe
+  bool applied = true;  // false: loss or gradient was not finite, nothing changed but the step and
+                        // data position
+  int64_t nonfinite_steps = 0;   // so far
   int64_t nonfinite_inputs = 0;  // met by FP8 quantisation in this step
   int64_t peak_memory_bytes = 0;
   std::optional<Probe> probe;
@@ -49,7 +50,8 @@ struct FinalReport {
   std::optional<HoldoutReport> initial_holdout;
   std::optional<HoldoutReport> holdout;
   std::optional<ExactMatchReport> exact_match;
-  kernels::GemmCounts training_gemms;  // of this process's steps; probes and evaluations are not counted
+  kernels::GemmCounts
+      training_gemms;  // of this process's steps; probes and evaluations are not counted
   int64_t parameters = 0;
   std::string weights_sha256;
   std::vector<std::string> warnings;
@@ -59,10 +61,12 @@ class Engine {
  public:
   virtual ~Engine() = default;
 
-  // Reads model and data and allocates everything. `resume_folder` (may be empty) is a checkpoint; it must agree with the plan in
-  // everything that shapes the run, else FAILED_PRECONDITION names what changed.
-  // INVALID_ARGUMENT: bad model or data. RESOURCE_EXHAUSTED: the memory plan exceeds the backend's memory.
-  static absl::StatusOr<std::unique_ptr<Engine>> Prepare(const RunPlan& plan, const std::string& resume_folder,
+  // Reads model and data and allocates everything. `resume_folder` (may be empty) is a checkpoint;
+  // it must agree with the plan in everything that shapes the run, else FAILED_PRECONDITION names
+  // what changed. INVALID_ARGUMENT: bad model or data. RESOURCE_EXHAUSTED: the memory plan exceeds
+  // the backend's memory.
+  static absl::StatusOr<std::unique_ptr<Engine>> Prepare(const RunPlan& plan,
+                                                         const std::string& resume_folder,
                                                          kernels::Backend* backend);
 
   virtual int64_t completed_steps() const = 0;
@@ -71,8 +75,9 @@ class Engine {
   // One optimizer step. OUT_OF_RANGE after the limit of consecutive non-finite steps (10).
   virtual absl::StatusOr<StepReport> Step() = 0;
 
-  // Writes everything that the next Step depends on. `folder` must not exist; it appears complete, fsynced and checksummed, or not at
-  // all. Returns the SHA-256 of its manifest.json. Weights that are not finite are refused.
+  // Writes everything that the next Step depends on. `folder` must not exist; it appears complete,
+  // fsynced and checksummed, or not at all. Returns the SHA-256 of its manifest.json. Weights that
+  // are not finite are refused.
   virtual absl::StatusOr<std::string> SaveCheckpoint(const std::string& folder) = 0;
 
   // Held-out losses in both precisions and exact match.

@@ -1,5 +1,5 @@
-// Master weights, gradients and AdamW moments: four flat FP32 arrays over one layout. Flat, so that a later sharded optimizer can cut
-// them anywhere.
+// Master weights, gradients and AdamW moments: four flat FP32 arrays over one layout. Flat, so that
+// a later sharded optimizer can cut them anywhere.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@ namespace octavo::engine {
 class Parameters {
  public:
   // Gradients and moments start at zero, master weights undefined.
-  static absl::StatusOr<Parameters> Create(const ParameterLayout& layout, kernels::Backend* backend);
+  static absl::StatusOr<Parameters> Create(const ParameterLayout& layout,
+                                           kernels::Backend* backend);
 
   const ParameterLayout& layout() const { return layout_; }
   // Each [layout().elements], in the backend's memory.

@@ -1,4 +1,5 @@
-// A stage of a job as the engine takes it: resolved, plain, without protobuf. Ranges and defaults are those of spec.proto.
+// A stage of a job as the engine takes it: resolved, plain, without protobuf. Ranges and defaults
+// are those of spec.proto.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Training text, tokenised and packed into rows, in an order that is a pure function of (seed, epoch).
+// Training text, tokenised and packed into rows, in an order that is a pure function of (seed,
+// epoch).
 #pragma once
 
 #include <cstdint>
@@ -15,10 +16,10 @@ namespace octavo::engine {
 
 struct CorpusReport {
   int64_t documents = 0;
-  int64_t tokens = 0;           // in all documents, with their end tokens
+  int64_t tokens = 0;  // in all documents, with their end tokens
   int64_t train_rows = 0;
   int64_t holdout_rows = 0;
-  int64_t skipped_rows = 0;     // bad rows, with skip_bad_rows
+  int64_t skipped_rows = 0;  // bad rows, with skip_bad_rows
   std::vector<std::string> warnings;
 };
 
@@ -29,15 +30,17 @@ class Corpus {
   // Of files, tokenizer and packing options: what a resumed run must find unchanged.
   virtual std::string sha256() const = 0;
 
-  // `rows` training rows from sample number `first_sample` of the endless sequence epoch 0, epoch 1, ...; each epoch is a full
-  // permutation of the training rows.
+  // `rows` training rows from sample number `first_sample` of the endless sequence epoch 0, epoch
+  // 1, ...; each epoch is a full permutation of the training rows.
   virtual Batch TrainBatch(uint64_t seed, int64_t first_sample, int64_t rows) const = 0;
 
   // Held-out rows [first_row, first_row + rows), clipped to what there is; always in file order.
   virtual Batch HoldoutBatch(int64_t first_row, int64_t rows) const = 0;
 };
 
-// INVALID_ARGUMENT for bad rows (file, line, key, remedy), an empty corpus, fewer tokens than one row, ids beyond `vocabulary`.
-absl::StatusOr<std::unique_ptr<Corpus>> OpenCorpus(const DataPlan& plan, const Tokenizer& tokenizer, int64_t vocabulary);
+// INVALID_ARGUMENT for bad rows (file, line, key, remedy), an empty corpus, fewer tokens than one
+// row, ids beyond `vocabulary`.
+absl::StatusOr<std::unique_ptr<Corpus>> OpenCorpus(const DataPlan& plan, const Tokenizer& tokenizer,
+                                                   int64_t vocabulary);
 
 }  // namespace octavo::engine

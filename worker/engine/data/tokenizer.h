@@ -15,12 +15,13 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  // Appends the ids of UTF-8 text. With `added_tokens` control tokens that the text spells are recognised; plain user text is encoded
-  // without. No BOS or EOS is added.
+  // Appends the ids of UTF-8 text. With `added_tokens` control tokens that the text spells are
+  // recognised; plain user text is encoded without. No BOS or EOS is added.
   struct EncodeOptions {
     bool added_tokens = false;
   };
-  virtual void Encode(absl::string_view text, const EncodeOptions& options, std::vector<int32_t>* ids) const = 0;
+  virtual void Encode(absl::string_view text, const EncodeOptions& options,
+                      std::vector<int32_t>* ids) const = 0;
   // Invalid UTF-8 becomes U+FFFD.
   virtual std::string Decode(const std::vector<int32_t>& ids) const = 0;
 
@@ -34,9 +35,11 @@ class Tokenizer {
 
 // ids 0-255 are bytes, 256 ends a document.
 std::unique_ptr<Tokenizer> MakeByteTokenizer();
-// tokenizer.json (byte-level BPE; others are refused by name) of a model folder; the end-of-document token is the first of
-// eos_token_id in generation_config.json or config.json, or the eos_token of tokenizer_config.json.
+// tokenizer.json (byte-level BPE; others are refused by name) of a model folder; the
+// end-of-document token is the first of eos_token_id in generation_config.json or config.json, or
+// the eos_token of tokenizer_config.json.
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& folder);
-absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizerJson(absl::string_view json, int32_t end_of_document);
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizerJson(absl::string_view json,
+                                                             int32_t end_of_document);
 
 }  // namespace octavo::engine

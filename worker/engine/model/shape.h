@@ -1,5 +1,5 @@
-// Shape arithmetic: what parameters a model has and how much memory a run needs. No tensors, so that the coordinator can admit
-// jobs with it.
+// Shape arithmetic: what parameters a model has and how much memory a run needs. No tensors, so
+// that the coordinator can admit jobs with it.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 namespace octavo::engine {
 
 struct ModelShape {
-  int64_t vocabulary = 0;    // rows of the embedding
+  int64_t vocabulary = 0;  // rows of the embedding
   int64_t hidden = 0;
   int64_t intermediate = 0;
   int64_t layers = 0;
@@ -17,8 +17,8 @@ struct ModelShape {
   int64_t kv_heads = 0;
   int64_t head_dim = 0;
   bool qkv_bias = false;
-  bool qk_norm = false;      // Qwen3: RMSNorm over head_dim on q and k
-  bool tied = false;         // the head is the embedding
+  bool qk_norm = false;  // Qwen3: RMSNorm over head_dim on q and k
+  bool tied = false;     // the head is the embedding
 
   int64_t q_columns() const { return heads * head_dim; }
   int64_t kv_columns() const { return kv_heads * head_dim; }
@@ -27,7 +27,7 @@ struct ModelShape {
 enum class ParameterKind {
   kEmbedding,  // also the head when tied
   kHead,
-  kLinear,     // eligible for FP8
+  kLinear,  // eligible for FP8
   kNorm,
   kBias,
 };
@@ -36,17 +36,18 @@ struct ParameterSpec {
   std::string name;    // Hugging Face's, e.g. "model.layers.0.self_attn.q_proj.weight"
   std::string module;  // name without the last part, what RecipePlan::keep_bf16 matches
   ParameterKind kind;
-  int64_t rows;        // output features; 1 for vectors
-  int64_t columns;     // input features, or the vector's length
-  int64_t offset;      // first element in the flat arrays; a multiple of 64
+  int64_t rows;     // output features; 1 for vectors
+  int64_t columns;  // input features, or the vector's length
+  int64_t offset;   // first element in the flat arrays; a multiple of 64
   bool is_matrix() const { return kind != ParameterKind::kNorm && kind != ParameterKind::kBias; }
   int64_t count() const { return rows * columns; }
 };
 
 struct ParameterLayout {
-  std::vector<ParameterSpec> parameters;  // in the order of the model: embedding, layers, final norm, head
-  int64_t elements = 0;                   // of a flat array, padding included
-  int64_t parameter_count = 0;            // without padding
+  std::vector<ParameterSpec>
+      parameters;               // in the order of the model: embedding, layers, final norm, head
+  int64_t elements = 0;         // of a flat array, padding included
+  int64_t parameter_count = 0;  // without padding
 };
 
 ParameterLayout PlanParameters(const ModelShape& shape);
@@ -61,8 +62,8 @@ struct RunShape {
 
 // Bytes, in the order of Plan in job.proto. `total` also holds workspaces and the program itself.
 struct MemoryPlan {
-  int64_t weights = 0;      // BF16 copies, FP8 codes and scales
-  int64_t optimizer = 0;    // FP32 master and moments
+  int64_t weights = 0;    // BF16 copies, FP8 codes and scales
+  int64_t optimizer = 0;  // FP32 master and moments
   int64_t gradients = 0;
   int64_t activations = 0;
   int64_t total = 0;

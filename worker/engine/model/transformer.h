@@ -22,7 +22,8 @@ struct LossSum {
 
 class Transformer {
  public:
-  // Buffers are sized for at most max_tokens (= B * T) a pass; token counts need not be multiples of anything.
+  // Buffers are sized for at most max_tokens (= B * T) a pass; token counts need not be multiples
+  // of anything.
   struct Options {
     ModelConfig config;
     RecipePlan recipe;
@@ -30,21 +31,27 @@ class Transformer {
     bool for_training = true;  // false: no activations are kept
   };
   // INVALID_ARGUMENT: a keep_bf16 pattern that matches no module.
-  static absl::StatusOr<std::unique_ptr<Transformer>> Create(const Options& options, const ParameterLayout& layout,
+  static absl::StatusOr<std::unique_ptr<Transformer>> Create(const Options& options,
+                                                             const ParameterLayout& layout,
                                                              kernels::Backend* backend);
   virtual ~Transformer() = default;
 
-  // Casts and quantises new master weights; to be called after loading and after every optimizer step.
+  // Casts and quantises new master weights; to be called after loading and after every optimizer
+  // step.
   virtual absl::Status UpdateWeights(const Parameters& parameters) = 0;
 
-  // Forward only. Under kFp8 the recipe's policy holds; under kBf16 every GEMM is BF16, from the same master weights.
+  // Forward only. Under kFp8 the recipe's policy holds; under kBf16 every GEMM is BF16, from the
+  // same master weights.
   virtual absl::StatusOr<LossSum> Evaluate(const Batch& batch, RecipePlan::Precision precision) = 0;
 
-  // Forward and backward under the recipe. Adds gradient_scale * d(sum of token losses)/d(parameter) to parameters.gradient().
-  virtual absl::StatusOr<LossSum> Train(const Batch& batch, double gradient_scale, const Parameters& parameters) = 0;
+  // Forward and backward under the recipe. Adds gradient_scale * d(sum of token
+  // losses)/d(parameter) to parameters.gradient().
+  virtual absl::StatusOr<LossSum> Train(const Batch& batch, double gradient_scale,
+                                        const Parameters& parameters) = 0;
 
   // Logits of the given token indices, [indices.size(), V]; BF16 forward values widened to float32.
-  virtual absl::StatusOr<std::vector<float>> Logits(const Batch& batch, const std::vector<int64_t>& indices,
+  virtual absl::StatusOr<std::vector<float>> Logits(const Batch& batch,
+                                                    const std::vector<int64_t>& indices,
                                                     RecipePlan::Precision precision) = 0;
 
   // NaN and Inf that quantisation has met since the last call.

@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, and runs every test. Ends with "N passed, N failed".
+#
+#   tests/run.sh                    everything
+#   tests/run.sh --label unit       one layer: unit, golden, emulation, simulation, endtoend or tidy
+#   OCTAVO_GOLDEN=DIR               numbers of independent implementations to compare with (default: ../shared/golden)
+#   OCTAVO_JOBS=N                   compile jobs (default: one per core)
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+label=()
+case "${1:-}" in
+  "") ;;
+  --label) [ $# -eq 2 ] || { echo "run.sh: --label needs a name" >&2; exit 2; }; label=(-L "^$2\$") ;;
+  *) echo "run.sh: unknown argument '$1'; write nothing or --label NAME" >&2; exit 2 ;;
+esac
+jobs=${OCTAVO_JOBS:-$(nproc)}
+export OMP_WAIT_POLICY=passive  # spinning teams of several processes stall one another on few cores
+
+build() {  # build PRESET [TARGET...]
+  local preset=$1; shift
+  cmake --preset "$preset" >"build/$preset.configure.log" 2>&1 ||
+    { tail -n 20 "build/$preset.configure.log" >&2; echo "run.sh: configuring preset $preset failed" >&2; exit 1; }
+  cmake --build --preset "$preset" -j "$jobs" ${1:+--target "$@"} >"build/$preset.build.log" 2>&1 ||
+    { grep -E 'error|FAILED' -A 3 "build/$preset.build.log" | head -n 60 >&2
+      echo "run.sh: building preset $preset failed; see build/$preset.build.log" >&2; exit 1; }
+}
+
+passed=0 failed=0 skipped=0
+run_tests() {  # run_tests PRESET [CTEST ARGUMENT...]
+  local preset=$1 log="build/$1.test.log" ok=0; shift
+  ctest --test-dir "build/$preset" --output-on-failure --no-tests=error -j "$jobs" "$@" >"$log" 2>&1 || ok=1
+  local total bad none
+  total=$(sed -n 's/.*tests failed out of \([0-9]*\)$/\1/p' "$log" | tail -n 1)
+  bad=$(sed -n 's/.*tests passed, \([0-9]*\) tests failed out of.*/\1/p' "$log" | tail -n 1)
+  none=$(grep -cE '\*\*\*Skipped' "$log" || true)
+  if [ -z "$total" ]; then
+    tail -n 20 "$log" >&2; echo "run.sh: no test ran under preset $preset" >&2
+    failed=$((failed + 1)); return
+  fi
+  passed=$((passed + total - bad - none)) failed=$((failed + bad)) skipped=$((skipped + none))
+  echo "$preset: $((total - bad - none)) passed, $bad failed, $none skipped"
+  grep -hoE 'skipped: .*' "$log" | sort | uniq -c | sed 's/^ *\([0-9]*\) /  \1 x /' | head -n 20 || true
+  if [ $ok -ne 0 ] && [ "$bad" -eq 0 ]; then bad=1 failed=$((failed + 1)); fi
+  [ "$bad" -eq 0 ] || { grep -E '\(Failed\)|\(Timeout\)|Subprocess|SEGFAULT' "$log" | head -n 40; grep -B 2 -A 25 -m 5 'Failure$' "$log" | head -n 150; }
+}
+
+mkdir -p build
+started=$SECONDS
+deploy/install-dependencies.sh
+echo "building (preset dev, $jobs jobs)"
+build dev
+echo "built in $((SECONDS - started)) s; testing"
+run_tests dev "${label[@]}"
+
+if [ ${#label[@]} -eq 0 ]; then
+  # Sanitizers on everything that does not link gRPC, whose Debian build is not instrumented.
+  echo "building (preset asan)"
+  build asan base_test proto_test kernels_test core_test emulation_test
+  run_tests asan -R '^unit\.|^emulation\.'
+fi
+
+echo "all done in $((SECONDS - started)) s"
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]
