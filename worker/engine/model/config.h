@@ -1,10 +1,12 @@
 // config.json of a Hugging Face folder, for the model families that the engine runs.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "worker/engine/model/shape.h"
 
 namespace octavo::engine {
@@ -17,6 +19,8 @@ struct RopeConfig {
   double low_frequency_factor = 1;
   double high_frequency_factor = 4;
   int64_t original_max_positions = 0;
+
+  friend bool operator==(const RopeConfig&, const RopeConfig&) = default;
 };
 
 struct ModelConfig {
@@ -25,13 +29,16 @@ struct ModelConfig {
   RopeConfig rope;
   double rms_norm_epsilon = 1e-6;
   int64_t max_positions = 0;
+  int64_t sliding_window = 0;  // tokens that a token attends to, itself included; 0: all
   double initializer_range = 0.02;
   std::vector<int64_t> eos_token_ids;
   int64_t bos_token_id = -1;
 };
 
-// INVALID_ARGUMENT names the key, its value and what is supported; a config that names a feature we do not have (MoE, sliding
-// window shorter than its positions, unknown RoPE scaling, activation other than SiLU) is refused, never approximated.
+// Families: llama, mistral, qwen2, qwen3; keys as transformers 4 and 5 spell them.
+// INVALID_ARGUMENT names the key, its value and what is supported; a config that names a feature we
+// do not have (MoE, a sliding window over some layers only, unknown RoPE scaling, activation other
+// than SiLU) is refused, never approximated.
 absl::StatusOr<ModelConfig> ParseModelConfig(absl::string_view json);
 absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& folder);
 

@@ -1,0 +1,116 @@
+// N tokens of a micro-batch, D hidden, Q and K columns of queries and of keys, I intermediate, V
+// vocabulary. Counts what Transformer::Create and Parameters::Create allocate; a test compares the
+// two.
+#include <algorithm>
+
+#include "worker/engine/model/shape.h"
+#include "worker/engine/model/sizes.h"
+
+namespace octavo::engine {
+namespace {
+
+constexpr int64_t kFloat = 4;
+constexpr int64_t kBfloat16 = 2;
+constexpr int64_t kCode = 1;
+
+// Code, libraries, their thread pools and generated kernels.
+constexpr int64_t kProgramBytes = 160 << 20;
+
+int64_t TilesBytes(int64_t rows, int64_t columns) {
+  return kCode * rows * columns + kFloat * TileScales(rows, columns);
+}
+
+int64_t Fp8WeightBytes(int64_t rows, int64_t columns) {
+  return 2 * (kCode * rows * columns + kFloat * BlockScales(rows, columns));  // and transposed
+}
+
+// Blends the bytes of linears in FP8 with those kept in BF16 by their share of parameters: which
+// ones is not known here.
+class Plan {
+ public:
+  Plan(const ModelShape& model, const RunShape& run)
+      : model_(model), run_(run), tokens_(run.micro_batch * run.sequence) {
+    const int64_t linear = LinearParameters();
+    bf16_share_ = !run.fp8      ? 1.0
+                  : linear == 0 ? 0.0
+                                : std::min(1.0, static_cast<double>(run.bf16_linear_parameters) /
+                                                    static_cast<double>(linear));
+  }
+
+  MemoryPlan Sum() const {
+    const int64_t elements = PlanParameters(model_).elements;
+    MemoryPlan plan;
+    plan.weights = Weights();
+    plan.optimizer = 3 * kFloat * elements;
+    plan.gradients = kFloat * elements;
+    plan.activations =
+        model_.layers * LayerActivations() + tokens_ * (kBfloat16 * model_.hidden + kFloat);
+    plan.total = plan.weights + plan.optimizer + plan.gradients + plan.activations + Workspaces() +
+                 kProgramBytes;
+    return plan;
+  }
+
+ private:
+  int64_t LinearParameters() const {
+    return model_.layers * (2 * model_.hidden * (model_.q_columns() + model_.kv_columns()) +
+                            3 * model_.hidden * model_.intermediate);
+  }
+
+  int64_t Blend(int64_t fp8_bytes, int64_t bf16_bytes) const {
+    return static_cast<int64_t>((1 - bf16_share_) * static_cast<double>(fp8_bytes) +
+                                bf16_share_ * static_cast<double>(bf16_bytes));
+  }
+
+  int64_t Weights() const {
+    const int64_t D = model_.hidden, Q = model_.q_columns(), K = model_.kv_columns();
+    const int64_t I = model_.intermediate, V = model_.vocabulary;
+    const int64_t layer_fp8 =
+        2 * Fp8WeightBytes(Q, D) + 2 * Fp8WeightBytes(K, D) + 3 * Fp8WeightBytes(I, D);
+    const int64_t other = PlanParameters(model_).parameter_count - LinearParameters() -
+                          V * D * (model_.tied ? 1 : 2);  // norms and biases
+    return Blend(model_.layers * layer_fp8, kBfloat16 * LinearParameters()) +
+           kBfloat16 * (V * D * (model_.tied ? 1 : 2) + other);
+  }
+
+  // Kept from forward to backward: the residual stream at both norms, queries, keys, values,
+  // attention's result, gate and up in BF16, and the inputs of the linears: FP8 codes of their
+  // transpose, or BF16.
+  int64_t LayerActivations() const {
+    const int64_t D = model_.hidden, Q = model_.q_columns(), K = model_.kv_columns();
+    const int64_t I = model_.intermediate, N = tokens_;
+    int64_t bytes =
+        kBfloat16 * N * (2 * D + 2 * Q + 2 * K + 2 * I) + kFloat * N * (2 + model_.heads);
+    if (model_.qk_norm) {
+      bytes += kBfloat16 * N * (Q + K) + kFloat * N * (model_.heads + model_.kv_heads);
+    }
+    const int64_t inputs_fp8 = 2 * TilesBytes(D, N) + TilesBytes(I, N);
+    return bytes + Blend(inputs_fp8, kBfloat16 * N * (2 * D + I));
+  }
+
+  int64_t Workspaces() const {
+    const int64_t D = model_.hidden, Q = model_.q_columns(), K = model_.kv_columns();
+    const int64_t I = model_.intermediate, V = model_.vocabulary, N = tokens_;
+    const int64_t widest = std::max({D, Q, I});
+    int64_t bytes = kBfloat16 * N * (2 * D + I + 2 * Q + 2 * K) + kFloat * N * D +
+                    kBfloat16 * HeadRows(N, V) * V + kFloat * N * (1 + 4) +
+                    kFloat * N * model_.head_dim;
+    if (run_.fp8) {
+      bytes += TilesBytes(N, widest) + TilesBytes(widest, N) + TilesBytes(Q, N) +
+               kBfloat16 * D * std::max({Q, K, I});
+    }
+    return bytes;
+  }
+
+  const ModelShape& model_;
+  const RunShape& run_;
+  const int64_t tokens_;
+  double bf16_share_ = 0;
+};
+
+}  // namespace
+
+MemoryPlan PlanMemory(const ModelShape& model, const RunShape& run) {
+  return Plan(model, run).Sum();
+}
+
+}  // namespace octavo::engine
