@@ -30,13 +30,6 @@ struct Settings {
 struct DurableState {
   std::vector<PutJob> jobs;
   std::vector<PutRequest> requests;
-  struct LogCursor {
-    std::string job_id;
-    int64_t next_offset = 0;
-    int64_t bytes = 0;
-    int64_t epoch = 0;
-    int64_t next_sequence = 0;
-  };
   std::vector<LogCursor> log_cursors;  // of jobs that are not terminal
 };
 

@@ -22,6 +22,7 @@ using Token = uint64_t;
 struct SubmitJob {
   v1::SubmitJobRequest request;  // validated, defaults filled in
   std::string job_id;            // fresh, used only if this is not a repetition
+  std::string spec_sha256;       // JobSpecSha256(request.spec)
   int64_t memory_bytes = 0;      // planned; 0: unknown
 };
 struct CancelJob {
@@ -30,13 +31,18 @@ struct CancelJob {
 struct RegisterWorker {
   v1::RegisterWorkerRequest request;
 };
+// Answered too: on an error (the worker is not registered, or another incarnation replaced it) the
+// shell ends the session with it.
 struct Heartbeat {
   v1::SessionRequest request;
 };
 struct SessionClosed {
   v1::WorkerIdentity worker;
 };
-struct Tick {};  // lets time pass: leases lapse, pending jobs are placed
+// Lets time pass: leases lapse, pending jobs are placed. Due at least once per Settings::heartbeat:
+// a longer silence than Settings::unreachable_after reads as a pause of the coordinator itself, and
+// every lease starts anew.
+struct Tick {};
 
 using EventBody = std::variant<SubmitJob, CancelJob, RegisterWorker, Heartbeat, SessionClosed,
                                v1::ReportAttemptStartedRequest, v1::ReportAttemptFinishedRequest,
