@@ -68,12 +68,18 @@ struct PutMetrics {
   std::string job_id;
   std::vector<v1::MetricPoint> points;  // replace what is stored under the same name and step
 };
-struct PutLogs {
+struct LogCursor {  // one per job
   std::string job_id;
-  std::vector<v1::LogLine> lines;  // with offsets
+  int64_t next_offset = 0;
+  int64_t bytes = 0;  // of the stored lines' text
+  bool full = false;  // the limit was reached and a line says so; later lines are dropped
   int64_t epoch = 0;
-  int64_t next_sequence =
-      0;  // of PushLogs of that attempt: a repeated batch after a restart is recognised by it
+  // Of PushLogs of that attempt: a repeated batch after a restart is recognised by it.
+  int64_t next_sequence = 0;
+};
+struct PutLogs {
+  LogCursor cursor;                // replaces the job's
+  std::vector<v1::LogLine> lines;  // with offsets; may be empty
 };
 using Write = std::variant<PutJob, PutRequest, PutMetrics, PutLogs>;
 
