@@ -1,0 +1,60 @@
+#include "server/telemetry/snapshot.h"
+
+#include <limits>
+
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+
+namespace octavo::telemetry {
+namespace {
+
+std::string LastPart(absl::string_view path) {
+  while (absl::ConsumeSuffix(&path, "/")) {
+  }
+  return std::string(path.substr(path.rfind('/') + 1));
+}
+
+ActiveJob Describe(const v1::Job& job, const LatestMetrics& latest) {
+  ActiveJob active;
+  active.id = job.id();
+  active.name = job.spec().name();
+  if (job.spec().stages_size() > 0) {
+    active.model = LastPart(job.spec().stages(0).model().folder());
+    active.recipe = job.spec().stages(0).recipe().name();
+  }
+  if (const auto found = latest.jobs().find(job.id()); found != latest.jobs().end()) {
+    active.latest = found->second;
+  }
+  return active;
+}
+
+}  // namespace
+
+bool IsExported(const v1::Job& job, absl::Time now, absl::Duration retention) {
+  switch (job.state()) {
+    case v1::JOB_STATE_RUNNING:
+    case v1::JOB_STATE_CANCELLING:
+      return true;
+    case v1::JOB_STATE_SUCCEEDED:
+    case v1::JOB_STATE_FAILED:
+    case v1::JOB_STATE_CANCELLED:
+      return now < absl::FromUnixSeconds(job.end_time().seconds()) +
+                       absl::Nanoseconds(job.end_time().nanos()) + retention;
+    default:
+      return false;
+  }
+}
+
+void DescribeCore(const core::Core& core, const LatestMetrics& latest, absl::Time now,
+                  absl::Duration retention, Snapshot* snapshot) {
+  for (const auto& entry : core.ListJobs(0, std::numeric_limits<int64_t>::max(), {})) {
+    ++snapshot->jobs[entry.job->state()];
+    if (IsExported(*entry.job, now, retention)) {
+      snapshot->active_jobs.push_back(Describe(*entry.job, latest));
+    }
+  }
+  for (const v1::Worker& worker : core.ListWorkers()) ++snapshot->workers[worker.state()];
+  snapshot->counters = core.counters();
+}
+
+}  // namespace octavo::telemetry
