@@ -43,6 +43,7 @@ constexpr char kVersion1[] = R"sql(
     job INTEGER PRIMARY KEY,
     next_offset INTEGER NOT NULL,
     bytes INTEGER NOT NULL,
+    full INTEGER NOT NULL,
     epoch INTEGER NOT NULL,
     next_sequence INTEGER NOT NULL);
 )sql";

@@ -79,14 +79,10 @@ absl::Status Store::Prepare() {
       Statement put_log,
       prepare("INSERT OR REPLACE INTO logs(job, offset, time_ms, attempt, text) VALUES("
               "(SELECT position FROM jobs WHERE id=?1), ?2, ?3, ?4, ?5)"));
-  // Lines below next_offset were counted before: a repeated write leaves `bytes` as it is.
-  ASSIGN_OR_RETURN(
-      Statement put_log_cursor,
-      prepare(
-          "INSERT INTO log_cursors VALUES((SELECT position FROM jobs WHERE id=?1), ?2, ?3, ?4, ?5) "
-          "ON CONFLICT(job) DO UPDATE SET "
-          "bytes = bytes + CASE WHEN ?2 > next_offset THEN ?3 ELSE 0 END, "
-          "next_offset = max(next_offset, ?2), epoch=?4, next_sequence=?5"));
+  ASSIGN_OR_RETURN(Statement put_log_cursor,
+                   prepare("INSERT OR REPLACE INTO log_cursors"
+                           "(job, next_offset, bytes, full, epoch, next_sequence) "
+                           "VALUES((SELECT position FROM jobs WHERE id=?1), ?2, ?3, ?4, ?5, ?6)"));
   ASSIGN_OR_RETURN(
       Statement read_curve,
       prepare("SELECT step, value FROM metrics "
@@ -124,13 +120,17 @@ absl::StatusOr<core::DurableState> Store::Load() {
   ASSIGN_OR_RETURN(
       Statement cursors,
       Statement::Prepare(database_,
-                         "SELECT jobs.id, next_offset, bytes, epoch, next_sequence FROM "
+                         "SELECT jobs.id, next_offset, bytes, full, epoch, next_sequence FROM "
                          "log_cursors JOIN jobs ON position=log_cursors.job WHERE ended=0"));
   while (true) {
     ASSIGN_OR_RETURN(const bool row, cursors.Step());
     if (!row) break;
-    state.log_cursors.push_back({cursors.Bytes(0), cursors.Integer(1), cursors.Integer(2),
-                                 cursors.Integer(3), cursors.Integer(4)});
+    state.log_cursors.push_back({.job_id = cursors.Bytes(0),
+                                 .next_offset = cursors.Integer(1),
+                                 .bytes = cursors.Integer(2),
+                                 .full = cursors.Integer(3) != 0,
+                                 .epoch = cursors.Integer(4),
+                                 .next_sequence = cursors.Integer(5)});
   }
   return state;
 }
@@ -181,23 +181,20 @@ absl::Status Store::Apply(const core::PutMetrics& write) {
 }
 
 absl::Status Store::Apply(const core::PutLogs& write) {
-  int64_t bytes = 0;
-  int64_t next_offset = 0;
   for (const v1::LogLine& line : write.lines) {
-    RETURN_IF_ERROR(statements_->put_log.Bind(1, write.job_id)
+    RETURN_IF_ERROR(statements_->put_log.Bind(1, write.cursor.job_id)
                         .Bind(2, line.offset())
                         .Bind(3, line.time_unix_ms())
                         .Bind(4, line.attempt_id())
                         .Bind(5, line.text())
                         .Run());
-    bytes += static_cast<int64_t>(line.text().size());
-    next_offset = line.offset() + 1;
   }
-  return statements_->put_log_cursor.Bind(1, write.job_id)
-      .Bind(2, next_offset)
-      .Bind(3, bytes)
-      .Bind(4, write.epoch)
-      .Bind(5, write.next_sequence)
+  return statements_->put_log_cursor.Bind(1, write.cursor.job_id)
+      .Bind(2, write.cursor.next_offset)
+      .Bind(3, write.cursor.bytes)
+      .Bind(4, int64_t{write.cursor.full})
+      .Bind(5, write.cursor.epoch)
+      .Bind(6, write.cursor.next_sequence)
       .Run();
 }
 

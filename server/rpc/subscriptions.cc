@@ -1,0 +1,56 @@
+#include "server/rpc/subscriptions.h"
+
+#include <utility>
+
+namespace octavo::rpc {
+
+void JobListeners::Add(const std::string& job_id, std::weak_ptr<JobListener> listener) {
+  listeners_[job_id].push_back(std::move(listener));
+}
+
+void JobListeners::Publish(const JobNews& news) {
+  const auto found = listeners_.find(news.job->id());
+  if (found == listeners_.end()) return;
+  for (const std::weak_ptr<JobListener>& entry : found->second) {
+    if (const std::shared_ptr<JobListener> listener = entry.lock()) listener->OnNews(news);
+  }
+}
+
+void JobListeners::Sweep() {
+  for (auto& [job_id, listeners] : listeners_) {
+    std::erase_if(listeners, [](const auto& entry) { return entry.expired(); });
+  }
+  std::erase_if(listeners_, [](const auto& entry) { return entry.second.empty(); });
+}
+
+void Sessions::Open(const v1::WorkerIdentity& worker, std::weak_ptr<SessionSink> sink) {
+  const SessionSink* address = sink.lock().get();
+  sessions_[worker.worker_id()] = {worker.incarnation(), std::move(sink), address};
+}
+
+bool Sessions::Close(const v1::WorkerIdentity& worker, const SessionSink* sink) {
+  const auto found = sessions_.find(worker.worker_id());
+  if (found == sessions_.end() || found->second.address != sink) return false;
+  sessions_.erase(found);
+  return true;
+}
+
+bool Sessions::Send(const v1::WorkerIdentity& worker, v1::SessionResponse message) {
+  const auto found = sessions_.find(worker.worker_id());
+  if (found == sessions_.end() || found->second.incarnation != worker.incarnation()) return false;
+  const std::shared_ptr<SessionSink> sink = found->second.sink.lock();
+  if (sink == nullptr) return false;
+  sink->Send(std::move(message));
+  return true;
+}
+
+v1::WorkerIdentity Sessions::Identity(const std::string& worker_id) const {
+  v1::WorkerIdentity identity;
+  identity.set_worker_id(worker_id);
+  if (const auto found = sessions_.find(worker_id); found != sessions_.end()) {
+    identity.set_incarnation(found->second.incarnation);
+  }
+  return identity;
+}
+
+}  // namespace octavo::rpc

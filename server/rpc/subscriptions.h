@@ -1,0 +1,68 @@
+// Who wants to hear from the core. All of it belongs to the core loop's thread; receivers are held
+// weakly, so that one that went away costs nothing but its entry until the next message.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "octavo/v1/job.pb.h"
+#include "octavo/v1/worker.pb.h"
+
+namespace octavo::rpc {
+
+struct JobNews {
+  std::shared_ptr<const v1::Job> job;  // as committed; shared by every receiver of the message
+  int64_t first_metric_step = 0;       // the lowest step with new points; 0: none
+};
+
+// Is called on the core loop's thread: it takes the message and returns at once.
+class JobListener {
+ public:
+  virtual ~JobListener() = default;
+  virtual void OnNews(const JobNews& news) = 0;
+};
+
+class JobListeners {
+ public:
+  void Add(const std::string& job_id, std::weak_ptr<JobListener> listener);
+  bool HasListeners(const std::string& job_id) const { return listeners_.contains(job_id); }
+  void Publish(const JobNews& news);
+  // Drops the entries of listeners that went away.
+  void Sweep();
+
+ private:
+  std::map<std::string, std::vector<std::weak_ptr<JobListener>>> listeners_;
+};
+
+class SessionSink {
+ public:
+  virtual ~SessionSink() = default;
+  // Never blocks; may drop the message when the worker does not read.
+  virtual void Send(v1::SessionResponse message) = 0;
+};
+
+// The open session of each worker.
+class Sessions {
+ public:
+  // Replaces the worker's former one.
+  void Open(const v1::WorkerIdentity& worker, std::weak_ptr<SessionSink> sink);
+  // False when `sink` is not the worker's session any more.
+  bool Close(const v1::WorkerIdentity& worker, const SessionSink* sink);
+  // False when that incarnation of the worker has no session.
+  bool Send(const v1::WorkerIdentity& worker, v1::SessionResponse message);
+  bool Has(const std::string& worker_id) const { return sessions_.contains(worker_id); }
+  // Identity of a worker with a session.
+  v1::WorkerIdentity Identity(const std::string& worker_id) const;
+
+ private:
+  struct Session {
+    std::string incarnation;
+    std::weak_ptr<SessionSink> sink;
+    const SessionSink* address;
+  };
+  std::map<std::string, Session> sessions_;
+};
+
+}  // namespace octavo::rpc
