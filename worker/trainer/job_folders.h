@@ -1,0 +1,55 @@
+// Where a job's output lies, and what of an earlier attempt may be swept away.
+//
+//   <output_folder>/<job id>/checkpoints/step-00000100.epoch-3/   one committed or coming
+//   checkpoint <output_folder>/<job id>/export/                              a Hugging Face folder
+//   <output_folder>/<job id>/progress.json                        figures at the newest checkpoint
+//   <output_folder>/<job id>/report.json                          the RunReport
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "octavo/v1/worker.pb.h"
+
+namespace octavo::trainer {
+
+class JobFolders {
+ public:
+  explicit JobFolders(const v1::Assignment& assignment);
+
+  const std::string& root() const { return root_; }
+  const std::string& checkpoints() const { return checkpoints_; }
+  std::string Checkpoint(int64_t step) const;
+  std::string Export() const;
+  std::string NewExport() const;  // of this attempt, before it takes the place of Export()
+  std::string Progress() const;
+  std::string Report() const;
+
+  // Makes the folders and removes what attempts before this one wrote and did not commit. Whoever
+  // wrote it is fenced: it cannot commit it any more. What cannot be removed is left.
+  absl::Status Prepare() const;
+
+  // Whether a folder of this name within root() or checkpoints() was completed but neither
+  // committed nor put in place by an attempt before this one. What is incomplete the engine removes
+  // itself.
+  bool IsLeftOver(absl::string_view name) const;
+
+ private:
+  std::string root_;
+  std::string checkpoints_;
+  int64_t epoch_;
+  int64_t resume_step_;        // 0: no checkpoint yet
+  std::string resume_folder_;  // empty: none
+};
+
+// Puts `fresh` in the place of `folder`, whether that exists or not, in one rename; then removes
+// what lay there before.
+absl::Status ReplaceFolder(const std::string& fresh, const std::string& folder);
+
+// Removes folders of checkpoints. A folder that resists costs disk, not the run: it is logged.
+void RemoveFolders(const std::vector<std::string>& folders);
+
+}  // namespace octavo::trainer

@@ -1,0 +1,235 @@
+#include "worker/trainer/run.h"
+
+#include <algorithm>
+#include <new>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_format.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "worker/trainer/metrics.h"
+#include "worker/trainer/report.h"
+#include "worker/trainer/run_plan.h"
+
+namespace octavo::trainer {
+namespace {
+
+constexpr int64_t kManifestLimitBytes = 64 << 20;
+constexpr int64_t kProgressLimitBytes = 4096;
+constexpr absl::Duration kBetweenLines = absl::Seconds(1);
+
+float Median(std::vector<float> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+Run::Run(v1::Assignment assignment, AgentLink* link, RunOptions options)
+    : assignment_(std::move(assignment)),
+      link_(link),
+      options_(std::move(options)),
+      folders_(assignment_),
+      checkpoint_step_(assignment_.resume_from().step()) {}
+
+Run::End Run::Execute() {
+  const auto run = [this]() -> absl::Status {
+    RETURN_IF_ERROR(Prepare());
+    RETURN_IF_ERROR(Train());
+    return stopped_ ? absl::OkStatus() : Complete();
+  };
+  absl::Status status;
+  try {
+    status = run();
+  } catch (const std::bad_alloc&) {
+    phase_ = Phase::kTrain;
+    status = absl::ResourceExhaustedError(
+        "the trainer could not allocate memory on the host; lower batch.micro_batch or "
+        "data.sequence_length, or use a worker with more memory");
+  }
+  engine_.reset();
+  return Report(status);
+}
+
+Run::End Run::Report(const absl::Status& status) {
+  if (stopped_) return End::kStopped;
+  if (agent_lost_) return End::kAgentLost;
+  v1::FinishRequest request;
+  if (status.ok()) {
+    *request.mutable_report() = report_;
+  } else {
+    *request.mutable_failure() = MakeFailure(status, phase_);
+    Say(absl::StrCat("failed: ", request.failure().message()));
+  }
+  return link_->Finish(request).ok() ? End::kReported : End::kAgentLost;
+}
+
+void Run::Say(const std::string& line) const { *options_.out << line << std::endl; }
+
+absl::Status Run::FromAgent(const absl::Status& status) {
+  const bool gone = absl::IsUnavailable(status) || absl::IsCancelled(status) ||
+                    absl::IsAborted(status) || absl::IsDeadlineExceeded(status) ||
+                    absl::StrContains(status.message(), "LEASE_FENCED");
+  if (gone) {
+    agent_lost_ = true;
+    Say(absl::StrCat("stops: ", status.message()));
+  }
+  return status;
+}
+
+absl::Status Run::Prepare() {
+  phase_ = Phase::kPrepare;
+  ASSIGN_OR_RETURN(plan_, MakeRunPlan(assignment_.spec()));
+  phase_ = Phase::kStore;
+  RETURN_IF_ERROR(folders_.Prepare());
+  RETURN_IF_ERROR(CheckResumeFolder());
+  phase_ = Phase::kPrepare;
+  RETURN_IF_ERROR(OpenEngine());
+  RestoreProgress();
+  return absl::OkStatus();
+}
+
+// A committed checkpoint that is not there, or not what was committed, is a fault of the storage:
+// neither the job nor a restart can mend it.
+absl::Status Run::CheckResumeFolder() const {
+  const v1::Checkpoint& checkpoint = assignment_.resume_from();
+  if (checkpoint.folder().empty()) return absl::OkStatus();
+  const absl::StatusOr<std::string> manifest =
+      ReadFile(checkpoint.folder() + "/manifest.json", kManifestLimitBytes);
+  if (!manifest.ok()) {
+    return absl::DataLossError(absl::StrCat(
+        "the committed checkpoint of step ", checkpoint.step(),
+        " cannot be read: ", manifest.status().message(),
+        "; put output_folder on storage that every worker sees, or submit the job anew"));
+  }
+  if (Sha256Of(*manifest) != checkpoint.manifest_sha256()) {
+    return absl::DataLossError(absl::StrCat(
+        "checkpoint ", checkpoint.folder(),
+        " is damaged: its manifest.json has not the hash that was committed; submit the job anew"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Run::OpenEngine() {
+  const std::string name = assignment_.spec().resources().device_kind() == "gpu" ? "cuda" : "cpu";
+  ASSIGN_OR_RETURN(backend_,
+                   kernels::OpenBackend(name, {.memory_bytes = options_.memory_bytes,
+                                               .threads = options_.threads,
+                                               .device_index = assignment_.device_index()}));
+  const kernels::BackendDescription backend = backend_->Describe();
+  Say(absl::StrFormat("attempt %d of %s on %s, GEMMs by %s", assignment_.lease().epoch(),
+                      assignment_.lease().job_id(), backend.device, backend.matmul));
+  const std::string& resume_folder = assignment_.resume_from().folder();
+  ASSIGN_OR_RETURN(engine_, options_.prepare(plan_, resume_folder, backend_.get()));
+  if (!resume_folder.empty()) {
+    Say(absl::StrCat("resumes after step ", engine_->completed_steps(), " from ", resume_folder));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Run::Train() {
+  while (!engine_->done()) {
+    if (options_.stop->load()) {
+      stopped_ = true;
+      Say(absl::StrCat("stops on request after step ", engine_->completed_steps()));
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(TakeStep());
+    const int64_t every = assignment_.spec().stages(0).checkpoint().every_steps();
+    const bool due = every > 0 && engine_->completed_steps() % every == 0;
+    if (due || engine_->done()) RETURN_IF_ERROR(SaveCheckpoint());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Run::TakeStep() {
+  phase_ = Phase::kTrain;
+  ASSIGN_OR_RETURN(const engine::StepReport step, engine_->Step());
+  RETURN_IF_ERROR(FromAgent(link_->ReportMetrics(MakeMetricPoints(step, options_.clock->Now()))));
+  if (step.seconds > 0) {
+    tokens_per_second_.push_back(
+        static_cast<float>(static_cast<double>(step.step_tokens) / step.seconds));
+  }
+  report_.set_steps(step.step);
+  report_.set_tokens(step.total_tokens);
+  report_.set_final_loss(step.loss);
+  report_.set_nonfinite_steps(step.nonfinite_steps);
+  report_.set_peak_memory_bytes(step.peak_memory_bytes);
+  const absl::Duration now = options_.clock->Monotonic();
+  if (now - last_line_ >= kBetweenLines || !step.applied || engine_->done()) {
+    Say(DescribeStep(step, plan_.steps));
+    last_line_ = now;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Run::SaveCheckpoint() {
+  phase_ = Phase::kStore;
+  v1::Checkpoint checkpoint;
+  checkpoint.set_step(engine_->completed_steps());
+  checkpoint.set_folder(folders_.Checkpoint(checkpoint.step()));
+  RETURN_IF_ERROR(FromAgent(link_->BeginCheckpoint(checkpoint.step(), checkpoint.folder())));
+  ASSIGN_OR_RETURN(const std::string manifest_sha256, engine_->SaveCheckpoint(checkpoint.folder()));
+  checkpoint.set_manifest_sha256(manifest_sha256);
+  RETURN_IF_ERROR(SaveProgress());
+  const auto obsolete = link_->CommitCheckpoint(checkpoint);
+  RETURN_IF_ERROR(FromAgent(obsolete.status()));
+  checkpoint_step_ = checkpoint.step();
+  Say(absl::StrCat("checkpoint ", checkpoint.folder()));
+  report_.set_checkpoint_folder(checkpoint.folder());
+  RemoveFolders(*obsolete);
+  return absl::OkStatus();
+}
+
+// An attempt may start from the checkpoint of the last step, and has then no step of its own whose
+// figures it could report.
+absl::Status Run::SaveProgress() const {
+  v1::RunReport progress = report_;
+  progress.clear_checkpoint_folder();
+  return WriteFileAtomically(folders_.Progress(), ToJson(progress));
+}
+
+void Run::RestoreProgress() {
+  report_.set_steps(engine_->completed_steps());
+  report_.set_checkpoint_folder(assignment_.resume_from().folder());
+  const absl::StatusOr<std::string> text = ReadFile(folders_.Progress(), kProgressLimitBytes);
+  if (!text.ok()) return;
+  const auto json = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || json.value("steps", int64_t{-1}) != report_.steps()) return;
+  report_.set_tokens(json.value("tokens", int64_t{0}));
+  report_.set_nonfinite_steps(json.value("nonfinite_steps", int64_t{0}));
+  report_.set_peak_memory_bytes(json.value("peak_memory_bytes", int64_t{0}));
+  if (json["final_loss"].is_number()) report_.set_final_loss(json["final_loss"]);
+}
+
+absl::Status Run::Complete() {
+  phase_ = Phase::kTrain;
+  if (checkpoint_step_ != engine_->completed_steps()) RETURN_IF_ERROR(SaveCheckpoint());
+  ASSIGN_OR_RETURN(const engine::FinalReport final_report, engine_->Finish());
+  AddFinalReport(final_report, backend_->Describe(), &report_);
+  report_.set_tokens_per_second(Median(std::move(tokens_per_second_)));
+  if (assignment_.has_baseline()) {
+    const std::string comparison = CompareWithBaseline(report_, assignment_.baseline());
+    if (!comparison.empty()) Say(comparison);
+  }
+  phase_ = Phase::kStore;
+  if (assignment_.spec().stages(0).checkpoint().export_format() == "bf16") {
+    RETURN_IF_ERROR(ExportWeights());
+  }
+  RETURN_IF_ERROR(WriteFileAtomically(folders_.Report(), ToJson(report_)));
+  Say(absl::StrFormat("done after %d steps, loss %.4f, weights %s", report_.steps(),
+                      report_.final_loss(), report_.weights_sha256().substr(0, 12)));
+  return absl::OkStatus();
+}
+
+absl::Status Run::ExportWeights() {
+  RETURN_IF_ERROR(engine_->Export(folders_.NewExport()));
+  RETURN_IF_ERROR(ReplaceFolder(folders_.NewExport(), folders_.Export()));
+  report_.set_export_folder(folders_.Export());
+  return absl::OkStatus();
+}
+
+}  // namespace octavo::trainer
