@@ -1,0 +1,386 @@
+// The model in float64, forward and backward, in plain loops written from the formulas: the judge
+// of the engine's numerics. N tokens, D hidden, V vocabulary; matrices are row-major vectors; y = x
+// W^T. Knows nothing of kernels.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "worker/engine/batch.h"
+#include "worker/engine/model/config.h"
+
+namespace octavo::testing {
+
+using Values = std::vector<double>;
+using ValueMap = std::map<std::string, Values>;  // by Hugging Face's names
+
+// y[n,o] = sum_i x[n,i] w[o,i] + bias[o]
+inline Values Multiply(const Values& x, const Values& w, const Values* bias, int64_t inputs) {
+  const int64_t rows = static_cast<int64_t>(x.size()) / inputs;
+  const int64_t outputs = static_cast<int64_t>(w.size()) / inputs;
+  Values y(rows * outputs);
+  for (int64_t n = 0; n < rows; ++n) {
+    for (int64_t o = 0; o < outputs; ++o) {
+      double sum = bias != nullptr ? (*bias)[o] : 0;
+      for (int64_t i = 0; i < inputs; ++i) sum += x[n * inputs + i] * w[o * inputs + i];
+      y[n * outputs + o] = sum;
+    }
+  }
+  return y;
+}
+
+// dx += dy w;  dw += dy^T x;  dbias += column sums of dy
+inline void MultiplyBackward(const Values& dy, const Values& x, const Values& w, int64_t inputs,
+                             Values* dx, Values* dw, Values* dbias) {
+  const int64_t rows = static_cast<int64_t>(x.size()) / inputs;
+  const int64_t outputs = static_cast<int64_t>(w.size()) / inputs;
+  for (int64_t n = 0; n < rows; ++n) {
+    for (int64_t o = 0; o < outputs; ++o) {
+      const double g = dy[n * outputs + o];
+      if (dbias != nullptr) (*dbias)[o] += g;
+      for (int64_t i = 0; i < inputs; ++i) {
+        (*dx)[n * inputs + i] += g * w[o * inputs + i];
+        (*dw)[o * inputs + i] += g * x[n * inputs + i];
+      }
+    }
+  }
+}
+
+// y = x / sqrt(mean(x^2) + epsilon) * w over rows as long as w
+inline Values Normalise(const Values& x, const Values& w, double epsilon) {
+  const int64_t columns = static_cast<int64_t>(w.size());
+  Values y(x.size());
+  for (size_t row = 0; row < x.size(); row += columns) {
+    double squares = 0;
+    for (int64_t c = 0; c < columns; ++c) squares += x[row + c] * x[row + c];
+    const double r = 1 / std::sqrt(squares / static_cast<double>(columns) + epsilon);
+    for (int64_t c = 0; c < columns; ++c) y[row + c] = x[row + c] * r * w[c];
+  }
+  return y;
+}
+
+// dx += r (g - x r^2 mean(g x)) with g = dy w;  dw += sum over rows of dy x r
+inline void NormaliseBackward(const Values& dy, const Values& x, const Values& w, double epsilon,
+                              Values* dx, Values* dw) {
+  const int64_t columns = static_cast<int64_t>(w.size());
+  for (size_t row = 0; row < x.size(); row += columns) {
+    double squares = 0, product = 0;
+    for (int64_t c = 0; c < columns; ++c) {
+      squares += x[row + c] * x[row + c];
+      product += dy[row + c] * w[c] * x[row + c];
+    }
+    const double r = 1 / std::sqrt(squares / static_cast<double>(columns) + epsilon);
+    const double mean = product / static_cast<double>(columns);
+    for (int64_t c = 0; c < columns; ++c) {
+      (*dx)[row + c] += r * (dy[row + c] * w[c] - x[row + c] * r * r * mean);
+      (*dw)[c] += dy[row + c] * x[row + c] * r;
+    }
+  }
+}
+
+class ReferenceModel {
+ public:
+  ReferenceModel(octavo::engine::ModelConfig config, ValueMap weights)
+      : config_(std::move(config)), weights_(std::move(weights)) {}
+
+  ValueMap& weights() { return weights_; }
+  const Values& logits() const { return logits_; }
+  const ValueMap& gradients() const { return gradients_; }
+
+  // Sum of the losses of target tokens; fills logits().
+  double Forward(const octavo::engine::Batch& batch) {
+    batch_ = batch;
+    layers_.assign(config_.shape.layers, {});
+    const int64_t D = config_.shape.hidden;
+    Values x(batch.tokens() * D);
+    const Values& table = weights_.at("model.embed_tokens.weight");
+    for (int64_t n = 0; n < batch.tokens(); ++n) {
+      std::copy_n(&table[batch.ids[n] * D], D, &x[n * D]);
+    }
+    for (int64_t i = 0; i < config_.shape.layers; ++i) {
+      ForwardAttention(i, &x);
+      ForwardMlp(i, &x);
+    }
+    last_ = x;
+    normalised_ = Normalise(x, weights_.at("model.norm.weight"), config_.rms_norm_epsilon);
+    logits_ = Multiply(normalised_, weights_.at(HeadName()), nullptr, D);
+    return SumLoss();
+  }
+
+  // After Forward: gradients() of gradient_scale * the sum.
+  void Backward(double gradient_scale) {
+    const int64_t D = config_.shape.hidden;
+    gradients_.clear();
+    for (const auto& [name, weight] : weights_) gradients_[name].assign(weight.size(), 0);
+    Values dnormalised(normalised_.size()), dx(last_.size());
+    MultiplyBackward(LogitsGradient(gradient_scale), normalised_, weights_.at(HeadName()), D,
+                     &dnormalised, &gradients_[HeadName()], nullptr);
+    NormaliseBackward(dnormalised, last_, weights_.at("model.norm.weight"),
+                      config_.rms_norm_epsilon, &dx, &gradients_["model.norm.weight"]);
+    for (int64_t i = config_.shape.layers; i-- > 0;) {
+      BackwardMlp(i, &dx);
+      BackwardAttention(i, &dx);
+    }
+    Values& table = gradients_["model.embed_tokens.weight"];
+    for (int64_t n = 0; n < batch_.tokens(); ++n) {
+      for (int64_t c = 0; c < D; ++c) table[batch_.ids[n] * D + c] += dx[n * D + c];
+    }
+  }
+
+ private:
+  struct Layer {
+    Values x, h, q_raw, k_raw, q, k, v, attended;  // attention
+    Values y, g, gate, up, activated;              // MLP
+  };
+
+  std::string HeadName() const {
+    return config_.shape.tied ? "model.embed_tokens.weight" : "lm_head.weight";
+  }
+  static std::string Name(int64_t layer, const std::string& rest) {
+    return "model.layers." + std::to_string(layer) + "." + rest;
+  }
+  const Values& W(int64_t layer, const std::string& rest) const {
+    return weights_.at(Name(layer, rest));
+  }
+  Values& G(int64_t layer, const std::string& rest) { return gradients_.at(Name(layer, rest)); }
+  const Values* Bias(int64_t layer, const std::string& module) const {
+    const auto found = weights_.find(Name(layer, module + ".bias"));
+    return found == weights_.end() ? nullptr : &found->second;
+  }
+
+  double SumLoss() const {
+    const int64_t V = config_.shape.vocabulary;
+    double sum = 0;
+    for (int64_t n = 0; n < batch_.tokens(); ++n) {
+      if (batch_.targets[n] < 0) continue;
+      sum += LogSumExp(&logits_[n * V]) - logits_[n * V + batch_.targets[n]];
+    }
+    return sum;
+  }
+  double LogSumExp(const double* row) const {
+    const int64_t V = config_.shape.vocabulary;
+    const double top = *std::max_element(row, row + V);
+    double sum = 0;
+    for (int64_t v = 0; v < V; ++v) sum += std::exp(row[v] - top);
+    return top + std::log(sum);
+  }
+  Values LogitsGradient(double scale) const {
+    const int64_t V = config_.shape.vocabulary;
+    Values d(logits_.size());
+    for (int64_t n = 0; n < batch_.tokens(); ++n) {
+      if (batch_.targets[n] < 0) continue;
+      const double log_sum = LogSumExp(&logits_[n * V]);
+      for (int64_t v = 0; v < V; ++v) {
+        d[n * V + v] =
+            scale * (std::exp(logits_[n * V + v] - log_sum) - (v == batch_.targets[n] ? 1 : 0));
+      }
+    }
+    return d;
+  }
+
+  // Turn of pair j per position; Llama 3's rule over the wavelength w as its authors publish it.
+  double Frequency(int64_t j) const {
+    const octavo::engine::RopeConfig& rope = config_.rope;
+    const double f = 1 / std::pow(rope.theta, 2.0 * static_cast<double>(j) /
+                                                  static_cast<double>(config_.shape.head_dim));
+    if (rope.scaling == octavo::engine::RopeConfig::Scaling::kNone) return f;
+    const double w = 2 * M_PI / f;
+    const double original = static_cast<double>(rope.original_max_positions);
+    if (w < original / rope.high_frequency_factor) return f;
+    if (w > original / rope.low_frequency_factor) return f / rope.factor;
+    const double smooth = (original / w - rope.low_frequency_factor) /
+                          (rope.high_frequency_factor - rope.low_frequency_factor);
+    return (1 - smooth) * f / rope.factor + smooth * f;
+  }
+  // sign = -1 is the transpose, i.e. the backward.
+  void Rotate(Values* x, int64_t heads, double sign) const {
+    const int64_t half = config_.shape.head_dim / 2;
+    for (int64_t n = 0; n < batch_.tokens(); ++n) {
+      for (int64_t h = 0; h < heads; ++h) {
+        double* head = &(*x)[(n * heads + h) * 2 * half];
+        for (int64_t j = 0; j < half; ++j) {
+          const double angle = batch_.positions[n] * Frequency(j);
+          const double c = std::cos(angle), s = sign * std::sin(angle);
+          const double a = head[j], b = head[j + half];
+          head[j] = a * c - b * s;
+          head[j + half] = b * c + a * s;
+        }
+      }
+    }
+  }
+
+  int64_t AttendFrom(int64_t n) const {
+    const int64_t from = batch_.attend_from[n];
+    return config_.sliding_window > 0 ? std::max(from, n - config_.sliding_window + 1) : from;
+  }
+  // p[j - from] = softmax_j(q_n . k_j / sqrt(head_dim))
+  Values Probabilities(const Layer& layer, int64_t n, int64_t h) const {
+    const octavo::engine::ModelShape& s = config_.shape;
+    const int64_t from = AttendFrom(n), group = h / (s.heads / s.kv_heads);
+    Values p(n - from + 1);
+    for (int64_t j = from; j <= n; ++j) {
+      double dot = 0;
+      for (int64_t c = 0; c < s.head_dim; ++c) {
+        dot += layer.q[(n * s.heads + h) * s.head_dim + c] *
+               layer.k[(j * s.kv_heads + group) * s.head_dim + c];
+      }
+      p[j - from] = dot / std::sqrt(static_cast<double>(s.head_dim));
+    }
+    const double top = *std::max_element(p.begin(), p.end());
+    double sum = 0;
+    for (double& value : p) sum += value = std::exp(value - top);
+    for (double& value : p) value /= sum;
+    return p;
+  }
+
+  void ForwardAttention(int64_t i, Values* x) {
+    const octavo::engine::ModelShape& s = config_.shape;
+    Layer& layer = layers_[i];
+    layer.x = *x;
+    layer.h = Normalise(*x, W(i, "input_layernorm.weight"), config_.rms_norm_epsilon);
+    const auto project = [&](const std::string& module) {
+      return Multiply(layer.h, W(i, module + ".weight"), Bias(i, module), s.hidden);
+    };
+    layer.q_raw = project("self_attn.q_proj");
+    layer.k_raw = project("self_attn.k_proj");
+    layer.v = project("self_attn.v_proj");
+    layer.q = layer.q_raw;
+    layer.k = layer.k_raw;
+    if (s.qk_norm) {
+      layer.q = Normalise(layer.q_raw, W(i, "self_attn.q_norm.weight"), config_.rms_norm_epsilon);
+      layer.k = Normalise(layer.k_raw, W(i, "self_attn.k_norm.weight"), config_.rms_norm_epsilon);
+    }
+    Rotate(&layer.q, s.heads, 1);
+    Rotate(&layer.k, s.kv_heads, 1);
+    layer.attended.assign(batch_.tokens() * s.q_columns(), 0);
+    for (int64_t n = 0; n < batch_.tokens(); ++n) {
+      for (int64_t h = 0; h < s.heads; ++h) {
+        const Values p = Probabilities(layer, n, h);
+        const int64_t from = AttendFrom(n), group = h / (s.heads / s.kv_heads);
+        for (int64_t j = from; j <= n; ++j) {
+          for (int64_t c = 0; c < s.head_dim; ++c) {
+            layer.attended[(n * s.heads + h) * s.head_dim + c] +=
+                p[j - from] * layer.v[(j * s.kv_heads + group) * s.head_dim + c];
+          }
+        }
+      }
+    }
+    const Values o =
+        Multiply(layer.attended, W(i, "self_attn.o_proj.weight"), nullptr, s.q_columns());
+    for (size_t e = 0; e < x->size(); ++e) (*x)[e] += o[e];
+  }
+
+  void BackwardAttention(int64_t i, Values* dx) {
+    const octavo::engine::ModelShape& s = config_.shape;
+    const Layer& layer = layers_[i];
+    Values dattended(layer.attended.size());
+    MultiplyBackward(*dx, layer.attended, W(i, "self_attn.o_proj.weight"), s.q_columns(),
+                     &dattended, &G(i, "self_attn.o_proj.weight"), nullptr);
+    Values dq(layer.q.size()), dk(layer.k.size()), dv(layer.v.size());
+    for (int64_t n = 0; n < batch_.tokens(); ++n) {
+      for (int64_t h = 0; h < s.heads; ++h) {
+        BackwardScores(layer, n, h, dattended, &dq, &dk, &dv);
+      }
+    }
+    Rotate(&dq, s.heads, -1);
+    Rotate(&dk, s.kv_heads, -1);
+    if (s.qk_norm) {
+      const auto through_norm = [&](const Values& raw, const std::string& name, Values* d) {
+        Values draw(raw.size());
+        NormaliseBackward(*d, raw, W(i, name), config_.rms_norm_epsilon, &draw, &G(i, name));
+        *d = draw;
+      };
+      through_norm(layer.q_raw, "self_attn.q_norm.weight", &dq);
+      through_norm(layer.k_raw, "self_attn.k_norm.weight", &dk);
+    }
+    Values dh(layer.h.size());
+    const auto project = [&](const std::string& module, const Values& dy) {
+      Values* const dbias = Bias(i, module) != nullptr ? &G(i, module + ".bias") : nullptr;
+      MultiplyBackward(dy, layer.h, W(i, module + ".weight"), s.hidden, &dh,
+                       &G(i, module + ".weight"), dbias);
+    };
+    project("self_attn.q_proj", dq);
+    project("self_attn.k_proj", dk);
+    project("self_attn.v_proj", dv);
+    NormaliseBackward(dh, layer.x, W(i, "input_layernorm.weight"), config_.rms_norm_epsilon, dx,
+                      &G(i, "input_layernorm.weight"));
+  }
+
+  // dv_j += p_j dout;  ds_j = p_j (dout . v_j - sum_k p_k dout . v_k);  dq += ds_j k_j / sqrt(d);
+  // dk_j += ds_j q / sqrt(d)
+  void BackwardScores(const Layer& layer, int64_t n, int64_t h, const Values& dattended, Values* dq,
+                      Values* dk, Values* dv) const {
+    const octavo::engine::ModelShape& s = config_.shape;
+    const int64_t from = AttendFrom(n), group = h / (s.heads / s.kv_heads);
+    const int64_t query = (n * s.heads + h) * s.head_dim;
+    const double scale = 1 / std::sqrt(static_cast<double>(s.head_dim));
+    const Values p = Probabilities(layer, n, h);
+    Values dp(p.size());
+    double mean = 0;
+    for (int64_t j = from; j <= n; ++j) {
+      const int64_t key = (j * s.kv_heads + group) * s.head_dim;
+      for (int64_t c = 0; c < s.head_dim; ++c) {
+        (*dv)[key + c] += p[j - from] * dattended[query + c];
+        dp[j - from] += dattended[query + c] * layer.v[key + c];
+      }
+      mean += p[j - from] * dp[j - from];
+    }
+    for (int64_t j = from; j <= n; ++j) {
+      const int64_t key = (j * s.kv_heads + group) * s.head_dim;
+      const double ds = p[j - from] * (dp[j - from] - mean) * scale;
+      for (int64_t c = 0; c < s.head_dim; ++c) {
+        (*dq)[query + c] += ds * layer.k[key + c];
+        (*dk)[key + c] += ds * layer.q[query + c];
+      }
+    }
+  }
+
+  void ForwardMlp(int64_t i, Values* x) {
+    const octavo::engine::ModelShape& s = config_.shape;
+    Layer& layer = layers_[i];
+    layer.y = *x;
+    layer.g = Normalise(*x, W(i, "post_attention_layernorm.weight"), config_.rms_norm_epsilon);
+    layer.gate = Multiply(layer.g, W(i, "mlp.gate_proj.weight"), nullptr, s.hidden);
+    layer.up = Multiply(layer.g, W(i, "mlp.up_proj.weight"), nullptr, s.hidden);
+    layer.activated.resize(layer.up.size());
+    for (size_t e = 0; e < layer.up.size(); ++e) {
+      layer.activated[e] = layer.gate[e] / (1 + std::exp(-layer.gate[e])) * layer.up[e];
+    }
+    const Values down =
+        Multiply(layer.activated, W(i, "mlp.down_proj.weight"), nullptr, s.intermediate);
+    for (size_t e = 0; e < x->size(); ++e) (*x)[e] += down[e];
+  }
+
+  void BackwardMlp(int64_t i, Values* dx) {
+    const octavo::engine::ModelShape& s = config_.shape;
+    const Layer& layer = layers_[i];
+    Values dactivated(layer.activated.size()), dgate(layer.gate.size()), dup(layer.up.size());
+    MultiplyBackward(*dx, layer.activated, W(i, "mlp.down_proj.weight"), s.intermediate,
+                     &dactivated, &G(i, "mlp.down_proj.weight"), nullptr);
+    for (size_t e = 0; e < dgate.size(); ++e) {
+      const double sigmoid = 1 / (1 + std::exp(-layer.gate[e]));
+      const double slope = sigmoid + layer.gate[e] * sigmoid * (1 - sigmoid);
+      dgate[e] = dactivated[e] * layer.up[e] * slope;
+      dup[e] = dactivated[e] * layer.gate[e] * sigmoid;
+    }
+    Values dg(layer.g.size());
+    MultiplyBackward(dgate, layer.g, W(i, "mlp.gate_proj.weight"), s.hidden, &dg,
+                     &G(i, "mlp.gate_proj.weight"), nullptr);
+    MultiplyBackward(dup, layer.g, W(i, "mlp.up_proj.weight"), s.hidden, &dg,
+                     &G(i, "mlp.up_proj.weight"), nullptr);
+    NormaliseBackward(dg, layer.y, W(i, "post_attention_layernorm.weight"),
+                      config_.rms_norm_epsilon, dx, &G(i, "post_attention_layernorm.weight"));
+  }
+
+  octavo::engine::ModelConfig config_;
+  ValueMap weights_;
+  octavo::engine::Batch batch_;
+  std::vector<Layer> layers_;
+  Values last_, normalised_, logits_;
+  ValueMap gradients_;
+};
+
+}  // namespace octavo::testing

@@ -1,0 +1,177 @@
+#include "worker/engine/model/linear.h"
+
+#include "base/status.h"
+
+namespace octavo::engine {
+
+using kernels::bfloat16;
+using kernels::Layout;
+using kernels::ResultType;
+
+absl::Status QuantizeActivation(const Pass& pass, const bfloat16* values, int64_t columns,
+                                const TileBuffer* rows, const TileBuffer* transposed) {
+  return pass.backend->Run(kernels::QuantizeTiles{
+      .x = values,
+      .rows = pass.tokens,
+      .columns = columns,
+      .row_codes = rows != nullptr ? rows->codes.data() : nullptr,
+      .row_scale_inv = rows != nullptr ? rows->scale_inv.data() : nullptr,
+      .column_codes = transposed != nullptr ? transposed->codes.data() : nullptr,
+      .column_scale_inv = transposed != nullptr ? transposed->scale_inv.data() : nullptr,
+      .nonfinite = pass.nonfinite});
+}
+
+absl::StatusOr<Linear> Linear::Create(const std::string& module, const ParameterIndex& parameters,
+                                      const PrecisionPolicy& policy, bool for_training,
+                                      kernels::Backend* backend) {
+  const ParameterSpec& weight = parameters.Get(module + ".weight");
+  Linear linear;
+  linear.outputs_ = weight.rows;
+  linear.inputs_ = weight.columns;
+  linear.offset_ = weight.offset;
+  if (policy.IsFp8(module)) {
+    ASSIGN_OR_RETURN(linear.fp8_, Fp8Weight::Create(weight, for_training, backend));
+  } else {
+    ASSIGN_OR_RETURN(linear.bf16_, Bfloat16Weight::Create(weight, backend));
+  }
+  if (parameters.Has(module + ".bias")) {
+    ASSIGN_OR_RETURN(linear.bias_,
+                     Bfloat16Weight::Create(parameters.Get(module + ".bias"), backend));
+  }
+  return linear;
+}
+
+absl::Status Linear::UpdateWeights(const float* master, uint32_t* nonfinite,
+                                   kernels::Backend* backend) {
+  if (fp8_) RETURN_IF_ERROR(fp8_->Update(master, nonfinite, backend));
+  if (bf16_) RETURN_IF_ERROR(bf16_->Update(master, backend));
+  if (bias_) RETURN_IF_ERROR(bias_->Update(master, backend));
+  return absl::OkStatus();
+}
+
+absl::Status Linear::Forward(const Pass& pass, const LinearInput& input, bfloat16* y) const {
+  if (!fp8_ || !pass.fp8) return ForwardBfloat16(pass, input.values, y);
+  return pass.backend->Run(kernels::GemmFp8{.a = input.rows,
+                                            .b = fp8_->normal(),
+                                            .bias = bias(),
+                                            .c = y,
+                                            .c_type = ResultType::kBfloat16,
+                                            .accumulate = false});
+}
+
+absl::Status Linear::ForwardBfloat16(const Pass& pass, const bfloat16* x, bfloat16* y) const {
+  const bfloat16* weight = nullptr;
+  if (bf16_) {
+    weight = bf16_->data();
+  } else {
+    bfloat16* const scratch = pass.workspace->weight.data();
+    RETURN_IF_ERROR(pass.backend->Run(kernels::CastToBfloat16{
+        .x = pass.master + offset_, .y = scratch, .count = outputs_ * inputs_}));
+    weight = scratch;
+  }
+  return pass.backend->Run(kernels::GemmBf16{.a = x,
+                                             .b = weight,
+                                             .a_layout = Layout::kNormal,
+                                             .b_layout = Layout::kNormal,
+                                             .m = pass.tokens,
+                                             .n = outputs_,
+                                             .k = inputs_,
+                                             .bias = bias(),
+                                             .c = y,
+                                             .c_type = ResultType::kBfloat16,
+                                             .accumulate = false});
+}
+
+absl::Status Linear::Backward(const Pass& pass, const bfloat16* dy, const LinearInput& input,
+                              const InputGradient& dx) const {
+  if (bias_) {
+    RETURN_IF_ERROR(pass.backend->Run(kernels::ColumnSum{.x = dy,
+                                                         .out = pass.gradient + bias_->offset(),
+                                                         .rows = pass.tokens,
+                                                         .columns = outputs_}));
+  }
+  return fp8_ ? BackwardFp8(pass, dy, input, dx) : BackwardBfloat16(pass, dy, input, dx);
+}
+
+absl::Status Linear::BackwardFp8(const Pass& pass, const bfloat16* dy, const LinearInput& input,
+                                 const InputGradient& dx) const {
+  const TileBuffer& rows = pass.workspace->row_tiles;
+  const TileBuffer& columns = pass.workspace->gradient_tiles;
+  RETURN_IF_ERROR(QuantizeActivation(pass, dy, outputs_, &rows, &columns));
+  RETURN_IF_ERROR(pass.backend->Run(kernels::GemmFp8{.a = rows.Matrix(pass.tokens, outputs_),
+                                                     .b = fp8_->transposed(),
+                                                     .bias = nullptr,
+                                                     .c = dx.values,
+                                                     .c_type = dx.type,
+                                                     .accumulate = dx.accumulate}));
+  return pass.backend->Run(kernels::GemmFp8{.a = columns.Matrix(outputs_, pass.tokens),
+                                            .b = input.transposed,
+                                            .bias = nullptr,
+                                            .c = pass.gradient + offset_,
+                                            .c_type = ResultType::kFloat32,
+                                            .accumulate = true});
+}
+
+absl::Status Linear::BackwardBfloat16(const Pass& pass, const bfloat16* dy,
+                                      const LinearInput& input, const InputGradient& dx) const {
+  RETURN_IF_ERROR(pass.backend->Run(kernels::GemmBf16{.a = dy,
+                                                      .b = bf16_->data(),
+                                                      .a_layout = Layout::kNormal,
+                                                      .b_layout = Layout::kTransposed,
+                                                      .m = pass.tokens,
+                                                      .n = inputs_,
+                                                      .k = outputs_,
+                                                      .bias = nullptr,
+                                                      .c = dx.values,
+                                                      .c_type = dx.type,
+                                                      .accumulate = dx.accumulate}));
+  return pass.backend->Run(kernels::GemmBf16{.a = dy,
+                                             .b = input.values,
+                                             .a_layout = Layout::kTransposed,
+                                             .b_layout = Layout::kTransposed,
+                                             .m = outputs_,
+                                             .n = inputs_,
+                                             .k = pass.tokens,
+                                             .bias = nullptr,
+                                             .c = pass.gradient + offset_,
+                                             .c_type = ResultType::kFloat32,
+                                             .accumulate = true});
+}
+
+absl::StatusOr<KeptInput> KeptInput::Create(const Options& options, kernels::Backend* backend) {
+  KeptInput kept;
+  kept.columns_ = options.columns;
+  kept.fp8_ = options.fp8;
+  if (!options.for_training) return kept;
+  if (options.fp8) {
+    ASSIGN_OR_RETURN(kept.transposed_,
+                     TileBuffer::Create(backend, options.columns, options.max_tokens));
+  }
+  if (options.bf16) {
+    ASSIGN_OR_RETURN(kept.values_, kernels::Buffer<bfloat16>::Create(
+                                       backend, options.max_tokens * options.columns));
+  }
+  return kept;
+}
+
+bfloat16* KeptInput::Destination(const Pass& pass, bfloat16* scratch) const {
+  return pass.train && values_.count() > 0 ? values_.data() : scratch;
+}
+
+absl::StatusOr<LinearInput> KeptInput::Prepare(const Pass& pass, const bfloat16* values) const {
+  LinearInput input = {.values = values, .rows = {}, .transposed = {}};
+  if (!fp8_ || !pass.fp8) return input;
+  const TileBuffer& rows = pass.workspace->row_tiles;
+  input.rows = rows.Matrix(pass.tokens, columns_);
+  RETURN_IF_ERROR(
+      QuantizeActivation(pass, values, columns_, &rows, pass.train ? &transposed_ : nullptr));
+  return input;
+}
+
+LinearInput KeptInput::Restore(const Pass& pass) const {
+  LinearInput input = {.values = values_.data(), .rows = {}, .transposed = {}};
+  if (fp8_) input.transposed = transposed_.Matrix(columns_, pass.tokens);
+  return input;
+}
+
+}  // namespace octavo::engine

@@ -1,0 +1,96 @@
+// One linear layer y = x W^T (+ b) with its three GEMMs, in FP8 or in BF16.
+//   FProp   y  = x W^T + b    A: x in row tiles      B: W in blocks
+//   DGrad   dx = dy W         A: dy in row tiles     B: W^T in blocks
+//   WGrad   dW += dy^T x      A: dy^T in row tiles   B: x^T in row tiles; FP32, into the flat
+//   gradient
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "worker/engine/model/weight.h"
+#include "worker/engine/model/workspace.h"
+#include "worker/engine/precision/policy.h"
+
+namespace octavo::engine {
+
+// An activation [tokens, columns] in the forms that the linear layers reading it want.
+struct LinearInput {
+  const kernels::bfloat16* values;  // of BF16 layers
+  kernels::Fp8Matrix rows;          // FProp of FP8 layers
+  kernels::Fp8Matrix transposed;    // WGrad of FP8 layers
+};
+
+// Where a gradient with respect to an input goes.
+struct InputGradient {
+  void* values;  // [tokens, columns]
+  kernels::ResultType type;
+  bool accumulate;  // only with kFloat32
+};
+
+// Quantises [tokens, columns] along its rows and, of its transpose, along its columns; either may
+// be null.
+absl::Status QuantizeActivation(const Pass& pass, const kernels::bfloat16* values, int64_t columns,
+                                const TileBuffer* rows, const TileBuffer* transposed);
+
+class Linear {
+ public:
+  static absl::StatusOr<Linear> Create(const std::string& module, const ParameterIndex& parameters,
+                                       const PrecisionPolicy& policy, bool for_training,
+                                       kernels::Backend* backend);
+  absl::Status UpdateWeights(const float* master, uint32_t* nonfinite, kernels::Backend* backend);
+
+  bool is_fp8() const { return fp8_.has_value(); }
+  absl::Status Forward(const Pass& pass, const LinearInput& input, kernels::bfloat16* y) const;
+  // `dy` is [tokens, rows of W].
+  absl::Status Backward(const Pass& pass, const kernels::bfloat16* dy, const LinearInput& input,
+                        const InputGradient& dx) const;
+
+ private:
+  absl::Status ForwardBfloat16(const Pass& pass, const kernels::bfloat16* x,
+                               kernels::bfloat16* y) const;
+  absl::Status BackwardFp8(const Pass& pass, const kernels::bfloat16* dy, const LinearInput& input,
+                           const InputGradient& dx) const;
+  absl::Status BackwardBfloat16(const Pass& pass, const kernels::bfloat16* dy,
+                                const LinearInput& input, const InputGradient& dx) const;
+  const kernels::bfloat16* bias() const { return bias_ ? bias_->data() : nullptr; }
+
+  int64_t outputs_ = 0;
+  int64_t inputs_ = 0;
+  int64_t offset_ = 0;            // of the weight in the flat arrays
+  std::optional<Fp8Weight> fp8_;  // exactly one of these two
+  std::optional<Bfloat16Weight> bf16_;
+  std::optional<Bfloat16Weight> bias_;
+};
+
+// What is kept of an input from forward to backward: FP8 codes of its transpose if FP8 layers read
+// it, BF16 if BF16 layers do.
+class KeptInput {
+ public:
+  struct Options {
+    int64_t max_tokens;
+    int64_t columns;
+    bool fp8;   // some layer that reads it is FP8
+    bool bf16;  // some is BF16
+    bool for_training;
+  };
+  static absl::StatusOr<KeptInput> Create(const Options& options, kernels::Backend* backend);
+
+  // Where the producer shall write the input: the kept buffer or, if it need not outlive the block,
+  // `scratch`.
+  kernels::bfloat16* Destination(const Pass& pass, kernels::bfloat16* scratch) const;
+  // After the producer wrote `values`: quantises for forward and keeps what backward needs.
+  absl::StatusOr<LinearInput> Prepare(const Pass& pass, const kernels::bfloat16* values) const;
+  // What was kept.
+  LinearInput Restore(const Pass& pass) const;
+
+ private:
+  int64_t columns_ = 0;
+  bool fp8_ = false;
+  TileBuffer transposed_;
+  kernels::Buffer<kernels::bfloat16> values_;
+};
+
+}  // namespace octavo::engine

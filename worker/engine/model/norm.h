@@ -1,0 +1,41 @@
+// RMSNorm with its weight: y = x * rsqrt(mean(x^2) + epsilon) * weight over rows of `columns`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "worker/engine/model/weight.h"
+#include "worker/engine/model/workspace.h"
+
+namespace octavo::engine {
+
+class Norm {
+ public:
+  static absl::StatusOr<Norm> Create(const std::string& module, const ParameterIndex& parameters,
+                                     double epsilon, kernels::Backend* backend);
+  absl::Status UpdateWeights(const float* master, kernels::Backend* backend) {
+    return weight_.Update(master, backend);
+  }
+
+  // `inverse_rms` is [rows]; null in evaluation.
+  absl::Status Forward(const Pass& pass, const kernels::bfloat16* x, int64_t rows,
+                       kernels::bfloat16* y, float* inverse_rms) const;
+
+  struct BackwardArguments {
+    const kernels::bfloat16* dy;
+    const kernels::bfloat16* x;
+    const float* inverse_rms;
+    const kernels::bfloat16* dx_add;  // null or a further part of dx; may be dx
+    kernels::bfloat16* dx;
+    int64_t rows;
+  };
+  absl::Status Backward(const Pass& pass, const BackwardArguments& arguments) const;
+
+ private:
+  int64_t columns_ = 0;
+  float epsilon_ = 0;
+  Bfloat16Weight weight_;
+};
+
+}  // namespace octavo::engine

@@ -1,0 +1,59 @@
+// Copies of master weights that passes read, remade by Update after every optimizer step.
+#pragma once
+
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "worker/engine/model/shape.h"
+
+namespace octavo::engine {
+
+// Parameters by name.
+class ParameterIndex {
+ public:
+  explicit ParameterIndex(const ParameterLayout& layout);
+  // A name that the layout lacks is our own fault.
+  const ParameterSpec& Get(const std::string& name) const;
+  bool Has(const std::string& name) const { return by_name_.contains(name); }
+
+ private:
+  absl::flat_hash_map<std::string, ParameterSpec> by_name_;
+};
+
+class Bfloat16Weight {
+ public:
+  static absl::StatusOr<Bfloat16Weight> Create(const ParameterSpec& parameter,
+                                               kernels::Backend* backend);
+  absl::Status Update(const float* master, kernels::Backend* backend);
+
+  const kernels::bfloat16* data() const { return values_.data(); }
+  int64_t offset() const { return offset_; }
+
+ private:
+  int64_t offset_ = 0;
+  kernels::Buffer<kernels::bfloat16> values_;
+};
+
+// In 128x128 blocks, [rows, columns] for FProp and, for training, [columns, rows] for DGrad.
+class Fp8Weight {
+ public:
+  static absl::StatusOr<Fp8Weight> Create(const ParameterSpec& parameter, bool for_training,
+                                          kernels::Backend* backend);
+  absl::Status Update(const float* master, uint32_t* nonfinite, kernels::Backend* backend);
+
+  kernels::Fp8Matrix normal() const;
+  kernels::Fp8Matrix transposed() const;
+
+ private:
+  int64_t offset_ = 0;
+  int64_t rows_ = 0;
+  int64_t columns_ = 0;
+  kernels::Buffer<uint8_t> codes_;
+  kernels::Buffer<float> scale_inv_;
+  kernels::Buffer<uint8_t> transposed_codes_;
+  kernels::Buffer<float> transposed_scale_inv_;
+};
+
+}  // namespace octavo::engine

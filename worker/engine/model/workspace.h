@@ -1,0 +1,70 @@
+// Buffers that live for one operation or one block, shared by all layers, and what a pass over the
+// layers knows. N tokens of the largest batch, D hidden, Q and K columns of queries and keys, I
+// intermediate, V vocabulary.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "worker/engine/model/shape.h"
+
+namespace octavo::engine {
+
+// E4M3 codes in 1x128 tiles along the rows of a matrix that may change its shape within the
+// capacity.
+struct TileBuffer {
+  kernels::Buffer<uint8_t> codes;
+  kernels::Buffer<float> scale_inv;
+
+  static absl::StatusOr<TileBuffer> Create(kernels::Backend* backend, int64_t rows,
+                                           int64_t columns);
+  kernels::Fp8Matrix Matrix(int64_t rows, int64_t columns) const;
+};
+
+struct Workspace {
+  struct Options {
+    int64_t max_tokens;
+    bool for_training;
+    bool any_fp8;
+  };
+  static absl::StatusOr<Workspace> Create(const ModelShape& shape, const Options& options,
+                                          kernels::Backend* backend);
+
+  // Forward; backward reuses the first three for gradients of the same shape.
+  kernels::Buffer<kernels::bfloat16> normalised;  // [N, D] norm's result; its gradient
+  kernels::Buffer<kernels::bfloat16> activated;   // [N, I] SwiGLU's result; its gradient
+  kernels::Buffer<kernels::bfloat16> branch;      // [N, D] what a block adds; d(loss)/d(residual)
+  kernels::Buffer<kernels::bfloat16> logits;      // [HeadRows, V]
+  kernels::Buffer<float> loss;                    // [N]
+  TileBuffer row_tiles;                           // [N, max(D, Q, I)] input of FProp, DGrad
+  kernels::Buffer<kernels::bfloat16> weight;      // a linear's weight, when FP8 layers run in BF16
+
+  // Backward only.
+  kernels::Buffer<float> input_gradient;              // [N, D] sums over the linears of one input
+  kernels::Buffer<kernels::bfloat16> attention;       // [N, Q] d(attention's result)
+  kernels::Buffer<kernels::bfloat16> query_gradient;  // [N, Q]
+  kernels::Buffer<kernels::bfloat16> key_gradient;    // [N, K]
+  kernels::Buffer<kernels::bfloat16> value_gradient;  // [N, K]
+  TileBuffer gradient_tiles;  // [max(D, Q, I), N] output gradient, transposed, of WGrad
+  TileBuffer input_tiles;     // [Q, N] o_proj's input, transposed, of WGrad
+};
+
+struct Pass {
+  kernels::Backend* backend;
+  Workspace* workspace;
+  int64_t tokens;
+  bool fp8;    // the recipe's policy holds; false: every GEMM is BF16
+  bool train;  // keep what backward needs
+  const float* master;
+  float* gradient;      // null without training
+  uint32_t* nonfinite;  // counts NaN and Inf that quantisation meets
+  const int32_t* ids;   // this and the following: [tokens]
+  const int32_t* targets;
+  const int32_t* positions;
+  const int32_t* attend_from;
+  const float* cosine;  // rotary tables, [positions, head_dim / 2]
+  const float* sine;
+};
+
+}  // namespace octavo::engine
