@@ -1,0 +1,83 @@
+#include "worker/engine/checkpoint/safetensors.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status.h"
+
+namespace octavo::engine {
+namespace {
+
+struct TypeRow {
+  TensorType type;
+  absl::string_view name;
+  int64_t bits;
+};
+
+// In the order of TensorType.
+constexpr TypeRow kTypes[] = {
+    {TensorType::kBool, "BOOL", 8},
+    {TensorType::kU8, "U8", 8},
+    {TensorType::kI8, "I8", 8},
+    {TensorType::kF8E4M3, "F8_E4M3", 8},
+    {TensorType::kF8E5M2, "F8_E5M2", 8},
+    {TensorType::kF8E8M0, "F8_E8M0", 8},
+    {TensorType::kF8E4M3Fnuz, "F8_E4M3FNUZ", 8},
+    {TensorType::kF8E5M2Fnuz, "F8_E5M2FNUZ", 8},
+    {TensorType::kI16, "I16", 16},
+    {TensorType::kU16, "U16", 16},
+    {TensorType::kF16, "F16", 16},
+    {TensorType::kBf16, "BF16", 16},
+    {TensorType::kI32, "I32", 32},
+    {TensorType::kU32, "U32", 32},
+    {TensorType::kF32, "F32", 32},
+    {TensorType::kF64, "F64", 64},
+    {TensorType::kI64, "I64", 64},
+    {TensorType::kU64, "U64", 64},
+    {TensorType::kC64, "C64", 64},
+    {TensorType::kF4, "F4", 4},
+    {TensorType::kF6E2M3, "F6_E2M3", 6},
+    {TensorType::kF6E3M2, "F6_E3M2", 6},
+};
+
+}  // namespace
+
+absl::string_view TensorTypeName(TensorType type) { return kTypes[static_cast<int>(type)].name; }
+int64_t TensorTypeBits(TensorType type) { return kTypes[static_cast<int>(type)].bits; }
+
+bool ParseTensorType(absl::string_view name, TensorType* type) {
+  for (const TypeRow& row : kTypes) {
+    if (row.name != name) continue;
+    *type = row.type;
+    return true;
+  }
+  return false;
+}
+
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
+}
+
+absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
+  SafetensorsFile result;
+  result.path_ = path;
+  ASSIGN_OR_RETURN(result.file_, MappedFile::Open(path));
+  ASSIGN_OR_RETURN(result.header_, ParseSafetensorsHeader(result.file_->data(), path));
+  for (size_t i = 0; i < result.header_.tensors.size(); ++i) {
+    result.by_name_.emplace(result.header_.tensors[i].name, i);
+  }
+  return result;
+}
+
+const TensorEntry* SafetensorsFile::Find(absl::string_view name) const {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : &header_.tensors[found->second];
+}
+
+absl::string_view SafetensorsFile::bytes(const TensorEntry& entry) const {
+  return file_->data().substr(static_cast<size_t>(header_.data_start() + entry.begin),
+                              static_cast<size_t>(entry.end - entry.begin));
+}
+
+}  // namespace octavo::engine

@@ -1,0 +1,108 @@
+#include "worker/engine/engine.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "worker/engine/checkpoint/random_weights.h"
+#include "worker/engine/checkpoint/weights_import.h"
+#include "worker/engine/fingerprint.h"
+#include "worker/engine/inputs.h"
+#include "worker/engine/run.h"
+
+namespace octavo::engine {
+namespace {
+
+absl::Status CheckMemory(const RunPlan& plan, const ModelConfig& config,
+                         const PrecisionPolicy& policy, const kernels::Backend& backend) {
+  const MemoryPlan memory = PlanRunMemory(plan, config, policy);
+  const int64_t limit = backend.Describe().memory_bytes;
+  if (memory.total <= limit) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the run needs ", memory.total, " bytes (weights ", memory.weights,
+                   ", optimizer ", memory.optimizer, ", gradients ", memory.gradients,
+                   ", activations ", memory.activations, " and workspaces); the device has ", limit,
+                   "; lower batch.micro_batch or data.sequence_length, or use a larger device"));
+}
+
+// Everything that can be refused before memory is taken.
+absl::Status OpenInputs(RunParts* parts) {
+  const RunPlan& plan = parts->plan;
+  ASSIGN_OR_RETURN(parts->config, ReadModelConfig(plan.model.folder));
+  RETURN_IF_ERROR(CheckSequenceLength(plan, parts->config));
+  ASSIGN_OR_RETURN(const PrecisionPolicy policy,
+                   PrecisionPolicy::Create(plan.recipe, PlanParameters(parts->config.shape)));
+  RETURN_IF_ERROR(CheckMemory(plan, parts->config, policy, *parts->backend));
+  ASSIGN_OR_RETURN(parts->tokenizer, OpenTokenizer(plan));
+  RETURN_IF_ERROR(CheckVocabulary(*parts->tokenizer, parts->config));
+  if (!plan.evaluation.exact_match_file.empty()) {
+    ASSIGN_OR_RETURN(parts->exact_match, ReadExactMatch(plan.evaluation, *parts->tokenizer,
+                                                        MostPromptTokens(plan, parts->config)));
+  }
+  ASSIGN_OR_RETURN(parts->corpus,
+                   OpenCorpus(plan.data, *parts->tokenizer, parts->config.shape.vocabulary));
+  const std::vector<std::string>& warnings = parts->corpus->report().warnings;
+  parts->warnings.insert(parts->warnings.end(), warnings.begin(), warnings.end());
+  return absl::OkStatus();
+}
+
+absl::Status Allocate(RunParts* parts) {
+  ASSIGN_OR_RETURN(parts->parameters,
+                   Parameters::Create(PlanParameters(parts->config.shape), parts->backend));
+  const Transformer::Options options = {
+      .config = parts->config,
+      .recipe = parts->plan.recipe,
+      .max_tokens = parts->plan.micro_batch * parts->plan.data.sequence_length};
+  ASSIGN_OR_RETURN(parts->transformer,
+                   Transformer::Create(options, parts->parameters->layout(), parts->backend));
+  ASSIGN_OR_RETURN(parts->optimizer, Optimizer::Create(parts->plan.optimizer, parts->backend));
+  return absl::OkStatus();
+}
+
+absl::Status LoadFresh(RunParts* parts) {
+  const RunPlan& plan = parts->plan;
+  if (plan.model.initialisation == ModelPlan::Initialisation::kRandom) {
+    return InitialiseWeights(*parts->parameters, plan.seed, parts->config.initializer_range,
+                             parts->backend);
+  }
+  ASSIGN_OR_RETURN(const SafetensorsFolder folder, SafetensorsFolder::Open(plan.model.folder));
+  return ImportWeights(folder, *parts->parameters, parts->backend, &parts->warnings);
+}
+
+absl::Status LoadCheckpoint(const CheckpointReader& reader, RunParts* parts) {
+  parts->state = reader.state();
+  parts->optimizer->set_applied_updates(parts->state.applied_updates);
+  return reader.Load(*parts->parameters, parts->backend);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Prepare(const RunPlan& plan,
+                                                        const std::string& resume_folder,
+                                                        kernels::Backend* backend) {
+  RunParts parts;
+  parts.plan = plan;
+  parts.backend = backend;
+  RETURN_IF_ERROR(OpenInputs(&parts));
+  Fingerprint fingerprint =
+      MakeFingerprint(plan, parts.config, parts.corpus->sha256(), parts.tokenizer->sha256());
+  const bool fresh = resume_folder.empty();
+  std::optional<CheckpointReader> checkpoint;
+  if (!fresh) {
+    ASSIGN_OR_RETURN(checkpoint, CheckpointReader::Open(resume_folder));
+    RETURN_IF_ERROR(
+        Annotate(CheckSameRun(checkpoint->state().fingerprint, fingerprint), resume_folder));
+  }
+  RETURN_IF_ERROR(Allocate(&parts));
+  RETURN_IF_ERROR(fresh ? LoadFresh(&parts) : LoadCheckpoint(*checkpoint, &parts));
+  parts.state.fingerprint = std::move(fingerprint);
+  RETURN_IF_ERROR(parts.transformer->UpdateWeights(*parts.parameters));
+  if (fresh) {
+    ASSIGN_OR_RETURN(parts.state.initial_holdout, MeasureHoldout(parts));
+  }
+  // Steps report what they met themselves.
+  RETURN_IF_ERROR(parts.transformer->TakeNonfiniteInputs().status());
+  return std::make_unique<Run>(std::move(parts));
+}
+
+}  // namespace octavo::engine

@@ -1,0 +1,42 @@
+#include "worker/engine/inputs.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace octavo::engine {
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const RunPlan& plan) {
+  if (plan.data.tokenizer == DataPlan::TokenizerKind::kByte) return MakeByteTokenizer();
+  return LoadTokenizer(plan.model.folder);
+}
+
+absl::Status CheckSequenceLength(const RunPlan& plan, const ModelConfig& config) {
+  if (plan.data.sequence_length <= config.max_positions) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("sequence_length ", plan.data.sequence_length,
+                                                 " is above the model's max_position_embeddings ",
+                                                 config.max_positions, "; write at most that"));
+}
+
+absl::Status CheckVocabulary(const Tokenizer& tokenizer, const ModelConfig& config) {
+  if (tokenizer.vocabulary_size() <= config.shape.vocabulary) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the tokenizer's ids reach ", tokenizer.vocabulary_size() - 1,
+                   ", config.json's vocab_size is ", config.shape.vocabulary,
+                   "; use the tokenizer that belongs to the model or a vocab_size of at least ",
+                   tokenizer.vocabulary_size()));
+}
+
+MemoryPlan PlanRunMemory(const RunPlan& plan, const ModelConfig& config,
+                         const PrecisionPolicy& policy) {
+  return PlanMemory(config.shape, {.micro_batch = plan.micro_batch,
+                                   .sequence = plan.data.sequence_length,
+                                   .fp8 = plan.recipe.precision == RecipePlan::Precision::kFp8,
+                                   .bf16_linear_parameters = policy.kept_parameters()});
+}
+
+int64_t MostPromptTokens(const RunPlan& plan, const ModelConfig& config) {
+  return std::min(plan.micro_batch * plan.data.sequence_length, config.max_positions);
+}
+
+}  // namespace octavo::engine

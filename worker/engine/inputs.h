@@ -1,0 +1,28 @@
+// What Prepare and Inspect both look at before any tensor exists.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "worker/engine/data/tokenizer.h"
+#include "worker/engine/model/config.h"
+#include "worker/engine/model/shape.h"
+#include "worker/engine/plan.h"
+#include "worker/engine/precision/policy.h"
+
+namespace octavo::engine {
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const RunPlan& plan);
+
+// Each INVALID_ARGUMENT with value and limit.
+absl::Status CheckSequenceLength(const RunPlan& plan, const ModelConfig& config);
+absl::Status CheckVocabulary(const Tokenizer& tokenizer, const ModelConfig& config);
+
+MemoryPlan PlanRunMemory(const RunPlan& plan, const ModelConfig& config,
+                         const PrecisionPolicy& policy);
+
+// Most tokens that a prompt and its continuation may have: one pass holds micro_batch rows.
+int64_t MostPromptTokens(const RunPlan& plan, const ModelConfig& config);
+
+}  // namespace octavo::engine

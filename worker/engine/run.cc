@@ -1,0 +1,176 @@
+#include "worker/engine/run.h"
+
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "worker/engine/checkpoint/chunks.h"
+#include "worker/engine/checkpoint/weights_export.h"
+#include "worker/engine/evaluate/holdout.h"
+#include "worker/engine/observe/memory.h"
+#include "worker/engine/optimizer/schedule.h"
+
+namespace octavo::engine {
+namespace {
+
+// A run whose every step is skipped has diverged for good.
+constexpr int64_t kMaxConsecutiveNonfiniteSteps = 10;
+
+bool IsFp8(const RunPlan& plan) { return plan.recipe.precision == RecipePlan::Precision::kFp8; }
+
+}  // namespace
+
+absl::StatusOr<std::optional<HoldoutReport>> MeasureHoldout(const RunParts& parts) {
+  return EvaluateHoldout(*parts.corpus,
+                         {.token_limit = parts.plan.evaluation.holdout_tokens,
+                          .row_tokens = parts.plan.data.sequence_length,
+                          .rows_per_pass = parts.plan.micro_batch,
+                          .with_fp8 = IsFp8(parts.plan)},
+                         parts.transformer.get());
+}
+
+std::vector<Batch> Run::TakeBatches() const {
+  const RunPlan& plan = parts_.plan;
+  std::vector<Batch> batches;
+  for (int64_t i = 0; i < plan.gradient_accumulation; ++i) {
+    batches.push_back(parts_.corpus->TrainBatch(
+        plan.seed, parts_.state.samples + i * plan.micro_batch, plan.micro_batch));
+  }
+  return batches;
+}
+
+absl::StatusOr<std::optional<double>> Run::ProbeBf16(const Batch& batch) {
+  const int64_t every = parts_.plan.probe_every_steps;
+  if (!IsFp8(parts_.plan) || every == 0 || (parts_.state.step + 1) % every != 0) {
+    return std::nullopt;
+  }
+  ASSIGN_OR_RETURN(const LossSum loss,
+                   parts_.transformer->Evaluate(batch, RecipePlan::Precision::kBf16));
+  if (loss.tokens == 0) return std::nullopt;
+  return loss.sum / static_cast<double>(loss.tokens);
+}
+
+absl::Status Run::Accumulate(const std::vector<Batch>& batches, StepReport* report) {
+  const Parameters& parameters = *parts_.parameters;
+  RETURN_IF_ERROR(parts_.backend->FillZero(
+      parameters.gradient(), parameters.layout().elements * static_cast<int64_t>(sizeof(float))));
+  for (const Batch& batch : batches) report->step_tokens += CountTargets(batch);
+  if (report->step_tokens == 0) return absl::OkStatus();
+  const kernels::GemmCounts before = parts_.backend->gemm_counts();
+  // One denominator for the whole step, known before the first backward: micro-batches are weighted
+  // by their tokens.
+  const auto tokens = static_cast<double>(report->step_tokens);
+  double sum = 0;
+  for (const Batch& batch : batches) {
+    if (CountTargets(batch) == 0) continue;
+    ASSIGN_OR_RETURN(const LossSum loss, parts_.transformer->Train(batch, 1 / tokens, parameters));
+    sum += loss.sum;
+    // The probe's other half: the same forward pass under the recipe, before the update.
+    if (report->probe.has_value() && &batch == &batches.front()) {
+      report->probe->loss_fp8 = loss.sum / static_cast<double>(loss.tokens);
+    }
+  }
+  report->loss = sum / tokens;
+  const kernels::GemmCounts after = parts_.backend->gemm_counts();
+  training_gemms_.fp8 += after.fp8 - before.fp8;
+  training_gemms_.bf16 += after.bf16 - before.bf16;
+  ASSIGN_OR_RETURN(report->gradient_norm, parts_.optimizer->GradientNorm(parameters));
+  return absl::OkStatus();
+}
+
+absl::Status Run::Update(StepReport* report) {
+  report->applied = report->step_tokens > 0 && std::isfinite(report->loss) &&
+                    std::isfinite(report->gradient_norm);
+  if (report->applied) {
+    RETURN_IF_ERROR(
+        parts_.optimizer->Apply(*parts_.parameters, report->gradient_norm, report->learning_rate));
+    RETURN_IF_ERROR(parts_.transformer->UpdateWeights(*parts_.parameters));
+  }
+  ASSIGN_OR_RETURN(report->nonfinite_inputs, parts_.transformer->TakeNonfiniteInputs());
+  return absl::OkStatus();
+}
+
+absl::Status Run::CountStep(const StepReport& report) {
+  RunState& state = parts_.state;
+  ++state.step;
+  state.samples += parts_.plan.micro_batch * parts_.plan.gradient_accumulation;
+  state.total_tokens += report.step_tokens;
+  state.applied_updates = parts_.optimizer->applied_updates();
+  if (report.step_tokens == 0) {
+    ++state.empty_steps;
+    return absl::OkStatus();
+  }
+  if (report.applied) {
+    state.consecutive_nonfinite_steps = 0;
+    return absl::OkStatus();
+  }
+  ++state.nonfinite_steps;
+  ++state.consecutive_nonfinite_steps;
+  if (state.consecutive_nonfinite_steps < kMaxConsecutiveNonfiniteSteps) return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrCat(
+      state.consecutive_nonfinite_steps,
+      " steps in a row had a loss or a gradient that is not finite, the last of them step ",
+      state.step, " with loss ", report.loss, " and gradient norm ", report.gradient_norm,
+      "; lower optimizer.learning_rate, lengthen schedule.warmup_steps or check the data"));
+}
+
+absl::StatusOr<StepReport> Run::Step() {
+  CHECK(!done());
+  StepReport report;
+  report.step = parts_.state.step + 1;
+  report.learning_rate = LearningRate(parts_.plan, report.step);
+  absl::Duration start = clock_.Monotonic();
+  const std::vector<Batch> batches = TakeBatches();
+  const absl::Duration probe_start = clock_.Monotonic();
+  ASSIGN_OR_RETURN(const std::optional<double> probe_bf16, ProbeBf16(batches.front()));
+  if (probe_bf16.has_value()) report.probe = Probe{.loss_fp8 = 0, .loss_bf16 = *probe_bf16};
+  start += clock_.Monotonic() - probe_start;
+  RETURN_IF_ERROR(Accumulate(batches, &report));
+  RETURN_IF_ERROR(Update(&report));
+  RETURN_IF_ERROR(parts_.backend->Synchronize());
+  RETURN_IF_ERROR(CountStep(report));
+  report.seconds = absl::ToDoubleSeconds(clock_.Monotonic() - start);
+  report.total_tokens = parts_.state.total_tokens;
+  report.nonfinite_steps = parts_.state.nonfinite_steps;
+  report.peak_memory_bytes = PeakResidentBytes();
+  return report;
+}
+
+absl::StatusOr<std::string> Run::SaveCheckpoint(const std::string& folder) {
+  return engine::SaveCheckpoint(folder, parts_.state, *parts_.parameters, parts_.backend);
+}
+
+absl::StatusOr<FinalReport> Run::Finish() {
+  FinalReport report;
+  report.initial_holdout = parts_.state.initial_holdout;
+  ASSIGN_OR_RETURN(report.holdout, MeasureHoldout(parts_));
+  if (parts_.exact_match.has_value()) {
+    const GenerationOptions options = {
+        .pass_tokens = parts_.plan.micro_batch * parts_.plan.data.sequence_length,
+        .max_new_tokens = parts_.plan.evaluation.exact_match_max_new_tokens,
+        .vocabulary = parts_.tokenizer->vocabulary_size(),
+        .end_of_document = parts_.tokenizer->end_of_document()};
+    ASSIGN_OR_RETURN(report.exact_match,
+                     EvaluateExactMatch(*parts_.exact_match, options, *parts_.tokenizer,
+                                        parts_.transformer.get()));
+  }
+  report.training_gemms = training_gemms_;
+  report.parameters = parts_.parameters->layout().parameter_count;
+  ASSIGN_OR_RETURN(report.weights_sha256, WeightsSha256(*parts_.parameters, parts_.backend));
+  report.warnings = parts_.warnings;
+  if (parts_.state.empty_steps > 0) {
+    report.warnings.push_back(
+        absl::StrCat(parts_.state.empty_steps, " steps had no target token and changed nothing"));
+  }
+  return report;
+}
+
+absl::Status Run::Export(const std::string& folder) {
+  return ExportWeights(
+      {.source_folder = parts_.plan.model.folder,
+       .copy_tokenizer = parts_.plan.data.tokenizer == DataPlan::TokenizerKind::kFolder},
+      *parts_.parameters, parts_.backend, folder);
+}
+
+}  // namespace octavo::engine

@@ -1,0 +1,64 @@
+// The engine's one implementation: a run on one backend.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "worker/engine/checkpoint/training_state.h"
+#include "worker/engine/data/corpus.h"
+#include "worker/engine/data/tokenizer.h"
+#include "worker/engine/engine.h"
+#include "worker/engine/evaluate/exact_match.h"
+#include "worker/engine/model/config.h"
+#include "worker/engine/model/transformer.h"
+#include "worker/engine/optimizer/optimizer.h"
+#include "worker/engine/parameters.h"
+
+namespace octavo::engine {
+
+// What Prepare has put together; see there.
+struct RunParts {
+  RunPlan plan;
+  ModelConfig config;
+  kernels::Backend* backend = nullptr;
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::unique_ptr<Corpus> corpus;
+  std::optional<ExactMatchSet> exact_match;
+  std::optional<Parameters> parameters;  // always there; optional because it has no default
+  std::unique_ptr<Transformer> transformer;
+  std::optional<Optimizer> optimizer;  // the same
+  RunState state;
+  std::vector<std::string> warnings;
+};
+
+// Held-out losses of the weights as they are.
+absl::StatusOr<std::optional<HoldoutReport>> MeasureHoldout(const RunParts& parts);
+
+class Run final : public Engine {
+ public:
+  explicit Run(RunParts parts) : parts_(std::move(parts)) {}
+
+  int64_t completed_steps() const override { return parts_.state.step; }
+  bool done() const override { return parts_.state.step >= parts_.plan.steps; }
+  absl::StatusOr<StepReport> Step() override;
+  absl::StatusOr<std::string> SaveCheckpoint(const std::string& folder) override;
+  absl::StatusOr<FinalReport> Finish() override;
+  absl::Status Export(const std::string& folder) override;
+
+ private:
+  // The step's micro-batches, in order.
+  std::vector<Batch> TakeBatches() const;
+  absl::StatusOr<std::optional<double>> ProbeBf16(const Batch& batch);
+  absl::Status Accumulate(const std::vector<Batch>& batches, StepReport* report);
+  absl::Status Update(StepReport* report);
+  absl::Status CountStep(const StepReport& report);
+
+  RunParts parts_;
+  SystemClock clock_;
+  kernels::GemmCounts training_gemms_;
+};
+
+}  // namespace octavo::engine
