@@ -9,14 +9,15 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/operations.h"
 #include "kernels/numerics/bfloat16.h"
+#include "kernels/numerics/tile.h"
 
 namespace octavo::kernels::cuda {
 namespace {
 
-constexpr int kTile = 64;            // rows of c and columns of c a block
-constexpr int kDepth = 128;          // of K a round: one scale tile
-constexpr int kPitch = kDepth + 16;  // bytes; fragment reads then meet every bank
-constexpr int kWarpTile = 32;        // rows and columns of c a warp
+constexpr int kTile = 64;                             // rows of c and columns of c a block
+constexpr int kDepth = static_cast<int>(kScaleTile);  // of K a round: one scale tile
+constexpr int kPitch = kDepth + 16;                   // bytes; fragment reads then meet every bank
+constexpr int kWarpTile = 32;                         // rows and columns of c a warp
 constexpr unsigned kWarps = 4;
 constexpr unsigned kThreads = kWarps * kWarpSize;
 constexpr int kRowSteps = kWarpTile / 16;    // mma tiles down
@@ -38,8 +39,8 @@ OCTAVO_DEVICE void LoadCodes(const Fp8Matrix& matrix, int64_t row0, int64_t k0, 
 // as well.
 OCTAVO_DEVICE float ScaleOf(const Fp8Matrix& matrix, int64_t row, int64_t tile) {
   if (row >= matrix.rows) return 0.0f;
-  const int64_t tiles = (matrix.columns + kDepth - 1) / kDepth;
-  const int64_t line = matrix.granularity == Granularity::kTile1x128 ? row : row / 128;
+  const int64_t tiles = TileCount(matrix.columns);
+  const int64_t line = matrix.granularity == Granularity::kTile1x128 ? row : row / kScaleTile;
   return matrix.scale_inv[line * tiles + tile];
 }
 
@@ -128,8 +129,8 @@ OCTAVO_KERNEL void GemmFp8Kernel(GemmFp8 op) {
 }  // namespace
 
 Error Enqueue(const GemmFp8& operation, Stream stream) {
-  const int64_t down = (operation.a.rows + kTile - 1) / kTile;
-  const int64_t across = (operation.b.rows + kTile - 1) / kTile;
+  const int64_t down = CeilDiv(operation.a.rows, kTile);
+  const int64_t across = CeilDiv(operation.b.rows, kTile);
   const bool both_blocks = operation.a.granularity == Granularity::kBlock128x128 &&
                            operation.b.granularity == Granularity::kBlock128x128;
   const bool bad_accumulate = operation.accumulate && (operation.c_type != ResultType::kFloat32 ||

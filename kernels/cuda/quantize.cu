@@ -6,11 +6,12 @@
 #include "kernels/numerics/bfloat16.h"
 #include "kernels/numerics/e4m3.h"
 #include "kernels/numerics/scale.h"
+#include "kernels/numerics/tile.h"
 
 namespace octavo::kernels::cuda {
 namespace {
 
-constexpr int kPatch = 128;
+constexpr int kPatch = static_cast<int>(kScaleTile);
 constexpr int kPitch = kPatch + 2;  // a column walk then meets every bank
 constexpr unsigned kWarps = 8;
 constexpr unsigned kThreads = kWarps * kWarpSize;
@@ -67,7 +68,7 @@ OCTAVO_KERNEL void QuantizeTilesKernel(QuantizeTiles op) {
 
   const int warp = static_cast<int>(threadIdx.x / kWarpSize);
   if (op.row_codes != nullptr) {
-    const int64_t tiles = (op.columns + kPatch - 1) / kPatch;
+    const int64_t tiles = TileCount(op.columns);
     for (int row = warp; row < rows; row += static_cast<int>(kWarps)) {
       QuantizeTile(patch + row * kPitch, 1, columns,
                    op.row_codes + (row0 + row) * op.columns + column0,
@@ -75,7 +76,7 @@ OCTAVO_KERNEL void QuantizeTilesKernel(QuantizeTiles op) {
     }
   }
   if (op.column_codes != nullptr) {
-    const int64_t tiles = (op.rows + kPatch - 1) / kPatch;
+    const int64_t tiles = TileCount(op.rows);
     for (int column = warp; column < columns; column += static_cast<int>(kWarps)) {
       QuantizeTile(patch + column, kPitch, rows,
                    op.column_codes + (column0 + column) * op.rows + row0,
@@ -124,8 +125,8 @@ OCTAVO_KERNEL void QuantizeBlocksKernel(QuantizeBlocks op) {
   }
   SyncThreads();
 
-  const int64_t row_blocks = (op.rows + kPatch - 1) / kPatch;
-  const int64_t column_blocks = (op.columns + kPatch - 1) / kPatch;
+  const int64_t row_blocks = TileCount(op.rows);
+  const int64_t column_blocks = TileCount(op.columns);
   if (threadIdx.x == 0)
     op.scale_inv[blockIdx.y * column_blocks + blockIdx.x] = PowerOfTwo(-exponent);
   if (op.transposed_codes == nullptr) return;
@@ -139,9 +140,9 @@ OCTAVO_KERNEL void QuantizeBlocksKernel(QuantizeBlocks op) {
 
 // Blocks across columns and down rows; CUDA allows 65535 down.
 bool PatchGrid(int64_t rows, int64_t columns, Extent* grid) {
-  const int64_t down = (rows + kPatch - 1) / kPatch;
+  const int64_t down = TileCount(rows);
   if (rows < 1 || columns < 1 || down > 65535 || columns > (int64_t{1} << 31)) return false;
-  *grid = {static_cast<unsigned>((columns + kPatch - 1) / kPatch), static_cast<unsigned>(down)};
+  *grid = {static_cast<unsigned>(TileCount(columns)), static_cast<unsigned>(down)};
   return true;
 }
 
