@@ -40,6 +40,13 @@ Effects State::Apply(const Event& event, absl::Time wall, absl::Duration now) {
   // came first.
   Advance();
 
+  Dispatch(event);
+  Place();
+  FlushTouched();
+  return std::move(effects_);
+}
+
+void State::Dispatch(const Event& event) {
   const auto answer = [&](AnswerOr result) {
     if (event.token == 0) return;
     effects_.answers.push_back(
@@ -67,9 +74,6 @@ Effects State::Apply(const Event& event, absl::Time wall, absl::Duration now) {
                  [](const Tick&) {},
              },
              event.body);
-  Place();
-  FlushTouched();
-  return std::move(effects_);
 }
 
 void State::Touch(JobRecord* record) {

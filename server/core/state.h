@@ -65,6 +65,7 @@ class State final : public Core {
   using AnswerOr = absl::StatusOr<AnswerBody>;
 
   // state.cc
+  void Dispatch(const Event& event);
   void Touch(JobRecord* record);
   void AnswerWithJob(Token token, JobRecord* record);
   void FlushTouched();
