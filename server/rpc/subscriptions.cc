@@ -23,33 +23,32 @@ void JobListeners::Sweep() {
   std::erase_if(listeners_, [](const auto& entry) { return entry.second.empty(); });
 }
 
-void Sessions::Open(const v1::WorkerIdentity& worker, std::weak_ptr<SessionSink> sink) {
-  const SessionSink* address = sink.lock().get();
-  sessions_[worker.worker_id()] = {worker.incarnation(), std::move(sink), address};
+void Sessions::Open(const v1::WorkerIdentity& worker, const std::shared_ptr<SessionSink>& sink) {
+  sessions_[{worker.worker_id(), worker.incarnation()}] = {sink, sink.get()};
 }
 
 bool Sessions::Close(const v1::WorkerIdentity& worker, const SessionSink* sink) {
-  const auto found = sessions_.find(worker.worker_id());
+  const auto found = sessions_.find({worker.worker_id(), worker.incarnation()});
   if (found == sessions_.end() || found->second.address != sink) return false;
   sessions_.erase(found);
   return true;
 }
 
 bool Sessions::Send(const v1::WorkerIdentity& worker, v1::SessionResponse message) {
-  const auto found = sessions_.find(worker.worker_id());
-  if (found == sessions_.end() || found->second.incarnation != worker.incarnation()) return false;
+  const auto found = sessions_.find({worker.worker_id(), worker.incarnation()});
+  if (found == sessions_.end()) return false;
   const std::shared_ptr<SessionSink> sink = found->second.sink.lock();
   if (sink == nullptr) return false;
   sink->Send(std::move(message));
   return true;
 }
 
-v1::WorkerIdentity Sessions::Identity(const std::string& worker_id) const {
+std::optional<v1::WorkerIdentity> Sessions::Find(const std::string& worker_id) const {
+  const auto found = sessions_.lower_bound({worker_id, ""});
+  if (found == sessions_.end() || found->first.first != worker_id) return std::nullopt;
   v1::WorkerIdentity identity;
   identity.set_worker_id(worker_id);
-  if (const auto found = sessions_.find(worker_id); found != sessions_.end()) {
-    identity.set_incarnation(found->second.incarnation);
-  }
+  identity.set_incarnation(found->first.second);
   return identity;
 }
 

@@ -4,7 +4,9 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "octavo/v1/job.pb.h"
@@ -43,26 +45,26 @@ class SessionSink {
   virtual void Send(v1::SessionResponse message) = 0;
 };
 
-// The open session of each worker.
+// The open sessions by worker id and incarnation: one that an outdated process opens does not
+// disturb its successor's.
 class Sessions {
  public:
-  // Replaces the worker's former one.
-  void Open(const v1::WorkerIdentity& worker, std::weak_ptr<SessionSink> sink);
-  // False when `sink` is not the worker's session any more.
+  // Replaces the former session of the same incarnation.
+  void Open(const v1::WorkerIdentity& worker, const std::shared_ptr<SessionSink>& sink);
+  // False when `sink` is not that incarnation's session any more.
   bool Close(const v1::WorkerIdentity& worker, const SessionSink* sink);
-  // False when that incarnation of the worker has no session.
+  // False when that incarnation has no session.
   bool Send(const v1::WorkerIdentity& worker, v1::SessionResponse message);
-  bool Has(const std::string& worker_id) const { return sessions_.contains(worker_id); }
-  // Identity of a worker with a session.
-  v1::WorkerIdentity Identity(const std::string& worker_id) const;
+  // An incarnation of the worker with a session.
+  std::optional<v1::WorkerIdentity> Find(const std::string& worker_id) const;
 
  private:
+  using Key = std::pair<std::string, std::string>;
   struct Session {
-    std::string incarnation;
     std::weak_ptr<SessionSink> sink;
-    const SessionSink* address;
+    const SessionSink* address;  // compared only
   };
-  std::map<std::string, Session> sessions_;
+  std::map<Key, Session> sessions_;
 };
 
 }  // namespace octavo::rpc

@@ -1,0 +1,81 @@
+// A stream about one job: it hears of every change of it, and what it sends is up to a derived
+// class's Pull.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "server/rpc/checks.h"
+#include "server/rpc/pull_stream.h"
+#include "server/rpc/subscriptions.h"
+
+namespace octavo::rpc {
+
+inline bool IsTerminal(const v1::Job& job) {
+  return job.state() == v1::JOB_STATE_SUCCEEDED || job.state() == v1::JOB_STATE_FAILED ||
+         job.state() == v1::JOB_STATE_CANCELLED;
+}
+
+inline absl::Status NoSuchJob(const std::string& job_id) {
+  return absl::NotFoundError(absl::StrCat("there is no job \"", job_id, "\""));
+}
+
+template <typename Message>
+class JobStream : public PullStream<Message>,
+                  public JobListener,
+                  public std::enable_shared_from_this<JobStream<Message>> {
+ public:
+  JobStream(Shell& shell, const char* method, std::string job_id, absl::Status check)
+      : PullStream<Message>(shell, method), job_id_(std::move(job_id)), check_(std::move(check)) {}
+
+  void OnNews(const JobNews& news) final {
+    {
+      absl::MutexLock lock(&news_mutex_);
+      job_ = news.job;
+      if (news.first_metric_step > 0)
+        first_new_step_ = std::min(first_new_step_, news.first_metric_step);
+    }
+    this->Kick();
+  }
+
+ protected:
+  static constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
+
+  const std::string& job_id() const { return job_id_; }
+  // As last committed.
+  std::shared_ptr<const v1::Job> job() {
+    absl::MutexLock lock(&news_mutex_);
+    return job_;
+  }
+  // The lowest step that got points since the last call; kNone without.
+  int64_t TakeFirstNewStep() {
+    absl::MutexLock lock(&news_mutex_);
+    return std::exchange(first_new_step_, kNone);
+  }
+
+ private:
+  void Begin() final {
+    if (absl::Status status = CheckJobId(job_id_); !status.ok()) return this->End(status);
+    if (!check_.ok()) return this->End(check_);
+    this->shell().loop->PostRead(
+        [self = this->shared_from_this()](absl::StatusOr<CoreLoop::Context*> context) {
+          if (!context.ok()) return self->End(context.status());
+          const v1::Job* job = (*context)->core.FindJob(self->job_id_);
+          if (job == nullptr) return self->End(NoSuchJob(self->job_id_));
+          (*context)->job_listeners.Add(self->job_id_, self);
+          self->OnNews({std::make_shared<const v1::Job>(*job), 0});
+          self->Rest();
+        });
+  }
+
+  const std::string job_id_;
+  const absl::Status check_;  // of the other fields
+
+  absl::Mutex news_mutex_;
+  std::shared_ptr<const v1::Job> job_ ABSL_GUARDED_BY(news_mutex_);
+  int64_t first_new_step_ ABSL_GUARDED_BY(news_mutex_) = kNone;
+};
+
+}  // namespace octavo::rpc

@@ -1,0 +1,125 @@
+#include "server/rpc/validation.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/rpc/admission.h"
+
+namespace octavo::rpc {
+namespace {
+
+// A call must be answered before its deadline, not at it.
+constexpr absl::Duration kAnswerMargin = absl::Milliseconds(500);
+
+void AddViolations(const std::vector<v1::Violation>& violations,
+                   v1::ValidateJobResponse* response) {
+  for (const v1::Violation& violation : violations) *response->add_violations() = violation;
+}
+
+// A connected worker with an open session and a device of the kind, one without work before others;
+// empty without.
+std::string ChooseInspector(const CoreLoop::Context& context, const std::string& kind) {
+  std::string busy;
+  for (const v1::Worker& worker : context.core.ListWorkers()) {
+    const bool suits = std::any_of(worker.devices().begin(), worker.devices().end(),
+                                   [&](const v1::Device& device) { return device.kind() == kind; });
+    if (!suits || worker.state() != v1::WORKER_STATE_CONNECTED ||
+        !context.sessions.Find(worker.id()))
+      continue;
+    if (worker.attempt_ids().empty()) return worker.id();
+    if (busy.empty()) busy = worker.id();
+  }
+  return busy;
+}
+
+// Takes what the worker found; the fleet is checked with its plan, which knows the model.
+void AddReport(const v1::ReportInspectionRequest& report, v1::ValidateJobResponse* response) {
+  for (const v1::Violation& violation : report.violations())
+    *response->add_violations() = violation;
+  for (const std::string& warning : report.warnings()) response->add_warnings(warning);
+  if (report.has_plan()) *response->mutable_plan() = report.plan();
+}
+
+void CheckMemory(const std::vector<v1::Worker>& workers, int64_t planned_here,
+                 v1::ValidateJobResponse* response) {
+  int64_t bytes = response->spec().resources().memory_bytes();
+  if (bytes == 0) bytes = response->has_plan() ? response->plan().total_bytes() : planned_here;
+  AddViolations(CheckFleet(response->spec(), bytes, workers), response);
+}
+
+struct Validation {
+  v1::ValidateJobResponse response;
+  int64_t planned_here = 0;
+  absl::Duration deadline;
+  Reply<v1::ValidateJobResponse> reply;
+};
+
+// Runs on the loop's thread once the fields are known to be right.
+void Inspect(CoreLoop::Context& context, Validation validation) {
+  v1::ValidateJobResponse& response = validation.response;
+  std::vector<v1::Worker> workers = context.core.ListWorkers();
+  const std::string inspector = ChooseInspector(context, response.spec().resources().device_kind());
+  if (inspector.empty()) {
+    response.add_warnings("the inputs were not inspected: no worker with a " +
+                          response.spec().resources().device_kind() + " device is connected");
+    CheckMemory(workers, validation.planned_here, &response);
+    return validation.reply.Finish(std::move(response));
+  }
+  const v1::WorkerIdentity worker = *context.sessions.Find(inspector);
+  const v1::JobSpec spec = response.spec();
+  const absl::Duration deadline = validation.deadline;
+  Inspections::Waiting waiting([validation = std::move(validation), workers = std::move(workers),
+                                inspector](
+                                   absl::StatusOr<v1::ReportInspectionRequest> report) mutable {
+    if (report.ok()) {
+      AddReport(*report, &validation.response);
+    } else {
+      validation.response.add_warnings(absl::StrCat("the inputs were not inspected by worker ",
+                                                    inspector, ": ", report.status().message()));
+    }
+    CheckMemory(workers, validation.planned_here, &validation.response);
+    validation.reply.Finish(std::move(validation.response));
+  });
+  const std::string id = context.inspections.Begin(deadline, std::move(waiting));
+  if (id.empty()) return;
+  v1::SessionResponse message;
+  v1::Inspect& inspect = *message.add_inspections();
+  inspect.set_inspection_id(id);
+  *inspect.mutable_spec() = spec;
+  context.sessions.Send(worker, std::move(message));
+}
+
+}  // namespace
+
+void Validate(Shell& shell, const v1::JobSpec& spec, absl::Duration deadline,
+              Reply<v1::ValidateJobResponse> reply) {
+  const absl::Duration patience = shell.clock->Monotonic() + shell.limits.inspection_timeout;
+  Validation validation = {.response = {},
+                           .deadline = std::min(patience, deadline - kAnswerMargin),
+                           .reply = std::move(reply)};
+  *validation.response.mutable_spec() = spec;
+  AddViolations(CompleteSpec(validation.response.mutable_spec()), &validation.response);
+  if (validation.response.violations_size() > 0) {
+    return validation.reply.Finish(std::move(validation.response));
+  }
+  shell.pool->Post([loop = shell.loop, validation = std::move(validation)](
+                       absl::StatusOr<storage::StoreReader*> reader) mutable {
+    if (!reader.ok()) return validation.reply.Finish(reader.status());
+    validation.planned_here = PlanJobMemory(validation.response.spec());
+    loop->PostRead(
+        [validation = std::move(validation)](absl::StatusOr<CoreLoop::Context*> context) mutable {
+          if (!context.ok()) return validation.reply.Finish(context.status());
+          AddViolations(CheckBaseline(validation.response.spec(), (*context)->core),
+                        &validation.response);
+          if (validation.response.violations_size() > 0) {
+            return validation.reply.Finish(std::move(validation.response));
+          }
+          Inspect(**context, std::move(validation));
+        });
+  });
+}
+
+}  // namespace octavo::rpc
