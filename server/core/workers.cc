@@ -39,11 +39,16 @@ absl::Status State::AdmitIncarnation(const v1::WorkerIdentity& identity) {
     return absl::ResourceExhaustedError(absl::StrCat(
         workers_.size(), " workers are registered, the limit is ", settings_.max_workers));
   }
-  if (!SameIdentity(known->second.identity, identity)) {
-    std::deque<std::string>& former = replaced_[id];
-    former.push_back(known->second.identity.incarnation());
-    if (former.size() > kRememberedIncarnations) former.pop_front();
+  if (SameIdentity(known->second.identity, identity)) return absl::OkStatus();
+  if (known->second.connected) {
+    return absl::UnavailableError(absl::StrCat(
+        "worker id ", id, " is in use: incarnation ", known->second.identity.incarnation(),
+        " was heard ", absl::FormatDuration(now_ - known->second.last_heartbeat),
+        " ago; try again when it is gone, or give this agent another worker id"));
   }
+  std::deque<std::string>& former = replaced_[id];
+  former.push_back(known->second.identity.incarnation());
+  if (former.size() > kRememberedIncarnations) former.pop_front();
   return absl::OkStatus();
 }
 

@@ -36,6 +36,7 @@ TEST(Worker, AnotherIncarnationMeansThatTheFormerOneCrashed) {
   const std::string id = fleet.Submit().id();
   const v1::LeaseIdentity lease = fleet.LeaseOf(id);
   fleet.Beat(fleet.Identity("w"), {lease});
+  fleet.Apply(SessionClosed{fleet.Identity("w")});
   fleet.Register(fleet.Identity("w", "b"));
   EXPECT_EQ(fleet.Job(id).attempts(0).failure().cause(), v1::FAILURE_CAUSE_WORKER_LOST);
   EXPECT_TRUE(IsFenced(fleet.Start(lease)));
@@ -54,9 +55,23 @@ TEST(Worker, TheSameIncarnationAgainMeansOnlyThatItsLineBroke) {
   EXPECT_EQ(fleet.core().counters().attempts_started, 1);
 }
 
+// Two agents were given one id, or a late message of a dead one arrives.
+TEST(Worker, AnotherIncarnationIsRefusedWhileTheFormerOneIsHeard) {
+  Fleet fleet;
+  fleet.Join("w");
+  const std::string id = fleet.Submit().id();
+  RegisterWorker other;
+  *other.request.mutable_worker() = fleet.Identity("w", "b");
+  EXPECT_EQ(fleet.StatusOf(other).code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(fleet.Beat(fleet.Identity("w"), {fleet.LeaseOf(id)}).renewed_size(), 1);
+  fleet.Pass(absl::Seconds(5));
+  EXPECT_TRUE(fleet.StatusOf(other).ok());
+}
+
 TEST(Worker, AReplacedIncarnationCannotComeBack) {
   Fleet fleet;
   fleet.Join("w");
+  fleet.Apply(SessionClosed{fleet.Identity("w")});
   fleet.Register(fleet.Identity("w", "b"));
   RegisterWorker late;
   *late.request.mutable_worker() = fleet.Identity("w", "a");
@@ -80,6 +95,7 @@ TEST(Worker, TheFleetHasALimit) {
   RegisterWorker second;
   *second.request.mutable_worker() = fleet.Identity("x");
   EXPECT_EQ(fleet.StatusOf(second).code(), absl::StatusCode::kResourceExhausted);
+  fleet.Apply(SessionClosed{fleet.Identity("w")});
   fleet.Register(fleet.Identity("w", "b"));  // replaces, does not add
 }
 
