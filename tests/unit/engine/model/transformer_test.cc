@@ -1,0 +1,471 @@
+#include "worker/engine/model/transformer.h"
+
+#include <limits>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/counting_backend.h"
+#include "tests/support/model_fixture.h"
+#include "worker/engine/model/sizes.h"
+
+namespace octavo::engine {
+namespace {
+
+using testing::Document;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using testing::Model;
+using testing::Pack;
+using testing::RandomDocument;
+using testing::RandomWeights;
+using testing::ReferenceModel;
+using testing::RelativeError;
+using testing::ValueMap;
+using testing::Values;
+
+constexpr RecipePlan::Precision kFp8 = RecipePlan::Precision::kFp8;
+constexpr RecipePlan::Precision kBf16 = RecipePlan::Precision::kBf16;
+constexpr RecipePlan::Precision kBothPrecisions[] = {kFp8, kBf16};
+
+// Ragged against tiles of 128 on purpose.
+ModelConfig TinyLlama() {
+  ModelConfig config;
+  config.shape = {.vocabulary = 96,
+                  .hidden = 144,
+                  .intermediate = 176,
+                  .layers = 2,
+                  .heads = 4,
+                  .kv_heads = 2,
+                  .head_dim = 32};
+  return config;
+}
+
+RecipePlan Recipe(RecipePlan::Precision precision) {
+  return {.precision = precision, .keep_bf16 = {}};
+}
+
+Model MakeModel(const ModelConfig& config, const RecipePlan& recipe, int64_t max_tokens = 128) {
+  return Model({.config = config, .recipe = recipe, .max_tokens = max_tokens},
+               RandomWeights(config.shape, 7));
+}
+
+Batch TwoRows() {
+  return Pack(
+      {{RandomDocument(40, 96, 1), RandomDocument(24, 96, 2)}, {RandomDocument(64, 96, 3)}});
+}
+
+ValueMap ReferenceGradients(const ModelConfig& config, const Batch& batch, double scale = 1) {
+  ReferenceModel reference(config, RandomWeights(config.shape, 7));
+  reference.Forward(batch);
+  reference.Backward(scale);
+  return reference.gradients();
+}
+
+double WorstError(const ValueMap& gradients, const ValueMap& expected) {
+  double worst = 0;
+  for (const auto& [name, values] : expected) {
+    worst = std::max(worst, RelativeError(gradients.at(name), values));
+  }
+  return worst;
+}
+
+struct Family {
+  const char* name;
+  void (*change)(ModelConfig*);
+};
+
+const Family kFamilies[] = {
+    {"llama", [](ModelConfig*) {}},
+    {"tied", [](ModelConfig* config) { config->shape.tied = true; }},
+    {"qwen2", [](ModelConfig* config) { config->shape.qkv_bias = true; }},
+    {"qwen3", [](ModelConfig* config) { config->shape.qk_norm = true; }},
+    {"mistral", [](ModelConfig* config) { config->sliding_window = 9; }},
+};
+
+// BF16 rounds activations to 2^-9 relative; through two layers gradients are off by about 2 %.
+TEST(Transformer, GradientsInBf16AgreeWithFloat64InEveryFamily) {
+  for (const Family& family : kFamilies) {
+    ModelConfig config = TinyLlama();
+    family.change(&config);
+    Model model = MakeModel(config, Recipe(kBf16));
+    const LossSum loss = model.Train(TwoRows());
+    ReferenceModel reference(config, RandomWeights(config.shape, 7));
+    const double expected = reference.Forward(TwoRows());
+    EXPECT_EQ(loss.tokens, 39 + 23 + 63) << family.name;
+    EXPECT_NEAR(loss.sum, expected, 2e-3 * expected) << family.name;
+    EXPECT_LT(WorstError(model.Gradients(), ReferenceGradients(config, TwoRows())), 0.05)
+        << family.name;
+  }
+}
+
+// FP8 errors lie about ten times above BF16's: below means that some GEMM was not FP8, above that
+// one is wrong.
+TEST(Transformer, GradientsInFp8AreOffByWhatFp8Costs) {
+  for (const Family& family : kFamilies) {
+    ModelConfig config = TinyLlama();
+    family.change(&config);
+    Model model = MakeModel(config, Recipe(kFp8));
+    model.Train(TwoRows());
+    const ValueMap gradients = model.Gradients();
+    for (const auto& [name, expected] : ReferenceGradients(config, TwoRows())) {
+      const double error = RelativeError(gradients.at(name), expected);
+      EXPECT_GT(error, 0.05) << family.name << " " << name;
+      EXPECT_LT(error, 0.45) << family.name << " " << name;
+    }
+  }
+}
+
+TEST(Transformer, TrainsAnyNumberOfTokens) {
+  for (const RecipePlan::Precision precision : kBothPrecisions) {
+    Model model = MakeModel(TinyLlama(), Recipe(precision), 200);
+    for (const int64_t tokens : {1, 127, 128, 129, 200}) {
+      Batch batch = Pack({{RandomDocument(tokens, 96, 5)}});
+      batch.targets.back() = 17;  // a row of one token has a target, too
+      model.ClearGradients();
+      model.Train(batch);
+      EXPECT_LT(WorstError(model.Gradients(), ReferenceGradients(TinyLlama(), batch)),
+                precision == kFp8 ? 0.5 : 0.06)
+          << tokens;
+    }
+  }
+}
+
+TEST(Transformer, PackedDocumentsTrainAsIfTheyWereAlone) {
+  const Document a = RandomDocument(40, 96, 1), b = RandomDocument(24, 96, 2);
+  Model model = MakeModel(TinyLlama(), Recipe(kBf16));
+  const double packed_loss = model.Train(Pack({{a, b}})).sum;
+  const ValueMap packed = model.Gradients();
+  model.ClearGradients();
+  const double separate_loss = model.Train(Pack({{a}})).sum + model.Train(Pack({{b}})).sum;
+  EXPECT_NEAR(packed_loss, separate_loss, 1e-5 * separate_loss);
+  EXPECT_LT(WorstError(packed, model.Gradients()), 1e-4);
+}
+
+TEST(Transformer, ATokenReachesNoOtherDocument) {
+  for (const RecipePlan::Precision precision : kBothPrecisions) {
+    Model model = MakeModel(TinyLlama(), Recipe(kFp8));
+    Batch batch = TwoRows();
+    const std::vector<int64_t> of_others = {40, 50, 63, 64, 100, 127};
+    const std::vector<float> before = model.Logits(batch, of_others, precision);
+    batch.ids[20] = (batch.ids[20] + 1) % 96;
+    EXPECT_EQ(model.Logits(batch, of_others, precision), before);
+    EXPECT_NE(model.Logits(batch, {20}, precision), before);
+  }
+}
+
+TEST(Transformer, ATokenReachesNoEarlierOne) {
+  for (const RecipePlan::Precision precision : kBothPrecisions) {
+    Model model = MakeModel(TinyLlama(), Recipe(kFp8));
+    Batch batch = TwoRows();
+    const std::vector<float> earlier = model.Logits(batch, {0, 10, 29}, precision);
+    const std::vector<float> later = model.Logits(batch, {30, 39}, precision);
+    batch.ids[30] = (batch.ids[30] + 1) % 96;
+    EXPECT_EQ(model.Logits(batch, {0, 10, 29}, precision), earlier);
+    EXPECT_NE(model.Logits(batch, {30, 39}, precision), later);
+  }
+}
+
+TEST(Transformer, ATokenReachesExactlyItsWindow) {
+  ModelConfig config = TinyLlama();
+  config.shape.layers = 1;
+  config.sliding_window = 9;
+  Model model = MakeModel(config, Recipe(kBf16));
+  Batch batch = TwoRows();
+  const std::vector<float> inside = model.Logits(batch, {12 + 8}, kBf16);
+  const std::vector<float> outside = model.Logits(batch, {12 + 9}, kBf16);
+  batch.ids[12] = (batch.ids[12] + 1) % 96;
+  EXPECT_NE(model.Logits(batch, {12 + 8}, kBf16), inside);
+  EXPECT_EQ(model.Logits(batch, {12 + 9}, kBf16), outside);
+}
+
+// Rows of 1 and of 59 targets: the gradient is that of the sum, however the rows are cut.
+TEST(Transformer, GradientsDoNotDependOnTheCutIntoMicroBatches) {
+  Batch row_a = Pack({{RandomDocument(60, 96, 1)}});
+  std::fill(row_a.targets.begin() + 1, row_a.targets.end(), kMasked);
+  const Batch row_b = Pack({{RandomDocument(60, 96, 2)}});
+  Batch both = Pack({{RandomDocument(60, 96, 1)}, {RandomDocument(60, 96, 2)}});
+  std::fill(both.targets.begin() + 1, both.targets.begin() + 60, kMasked);
+
+  Model model = MakeModel(TinyLlama(), Recipe(kBf16));
+  const double scale = 1.0 / 60;
+  const LossSum whole = model.Train(both, scale);
+  const ValueMap expected = model.Gradients();
+  model.ClearGradients();
+  const LossSum first = model.Train(row_a, scale), second = model.Train(row_b, scale);
+  EXPECT_EQ(first.tokens, 1);
+  EXPECT_EQ(whole.tokens, first.tokens + second.tokens);
+  EXPECT_NEAR(whole.sum, first.sum + second.sum, 1e-5 * whole.sum);
+  EXPECT_LT(WorstError(model.Gradients(), expected), 1e-4);
+}
+
+TEST(Transformer, GradientsAccumulateAndScale) {
+  Model model = MakeModel(TinyLlama(), Recipe(kFp8));
+  model.Train(TwoRows(), 0.5);
+  const ValueMap half = model.Gradients();
+  model.Train(TwoRows(), 0.5);
+  ValueMap twice = half;
+  for (auto& [name, values] : twice) {
+    for (double& value : values) value *= 2;
+  }
+  EXPECT_LT(WorstError(model.Gradients(), twice), 1e-6);
+}
+
+TEST(Transformer, ABatchWithoutTargetsAddsNothing) {
+  Model model = MakeModel(TinyLlama(), Recipe(kFp8));
+  Batch batch = TwoRows();
+  std::fill(batch.targets.begin(), batch.targets.end(), kMasked);
+  const LossSum loss = model.Train(batch);
+  EXPECT_EQ(loss.sum, 0);
+  EXPECT_EQ(loss.tokens, 0);
+  EXPECT_EQ(testing::GlobalNorm(model.Gradients()), 0);
+  EXPECT_EQ(model.Evaluate(batch, kFp8).sum, 0);
+}
+
+TEST(Transformer, TheSameStepTwiceIsBitwiseEqual) {
+  for (const RecipePlan::Precision precision : kBothPrecisions) {
+    Model model = MakeModel(TinyLlama(), Recipe(precision));
+    const double loss = model.Train(TwoRows()).sum;
+    const ValueMap gradients = model.Gradients();
+    model.ClearGradients();
+    EXPECT_EQ(model.Train(TwoRows()).sum, loss);
+    EXPECT_EQ(model.Gradients(), gradients);
+  }
+}
+
+TEST(Transformer, EvaluationsBetweenMicroBatchesDisturbNothing) {
+  Model model = MakeModel(TinyLlama(), Recipe(kFp8));
+  model.Train(TwoRows());
+  model.Train(TwoRows());
+  const ValueMap expected = model.Gradients();
+  model.ClearGradients();
+  model.Train(TwoRows());
+  const ValueMap before = model.Gradients();
+  model.Evaluate(TwoRows(), kBf16);
+  model.Evaluate(Pack({{RandomDocument(5, 96, 9)}}), kFp8);
+  model.Logits(TwoRows(), {0, 1}, kBf16);
+  EXPECT_EQ(model.Gradients(), before);
+  model.Train(TwoRows());
+  EXPECT_EQ(model.Gradients(), expected);
+}
+
+TEST(Transformer, TheGradientOfATiedMatrixIsTheSumOfBothUses) {
+  ModelConfig tied = TinyLlama();
+  tied.shape.tied = true;
+  const ValueMap weights = RandomWeights(tied.shape, 7);
+  ValueMap untied_weights = weights;
+  untied_weights["lm_head.weight"] = weights.at("model.embed_tokens.weight");
+  Model one({.config = tied, .recipe = Recipe(kFp8), .max_tokens = 128}, weights);
+  Model two({.config = TinyLlama(), .recipe = Recipe(kFp8), .max_tokens = 128}, untied_weights);
+  EXPECT_EQ(one.Train(TwoRows()).sum, two.Train(TwoRows()).sum);
+  const ValueMap gradients = two.Gradients();
+  Values sum = gradients.at("model.embed_tokens.weight");
+  const Values& head = gradients.at("lm_head.weight");
+  for (size_t i = 0; i < sum.size(); ++i) sum[i] += head[i];
+  EXPECT_LT(RelativeError(one.Gradients().at("model.embed_tokens.weight"), sum), 1e-6);
+}
+
+TEST(Transformer, SeesNewWeightsOnlyAndAtOnceAfterUpdateWeights) {
+  for (const RecipePlan::Precision precision : kBothPrecisions) {
+    ModelConfig config = TinyLlama();
+    Model model = MakeModel(config, Recipe(precision));
+    const double old_loss = model.Evaluate(TwoRows(), precision).sum;
+    const ValueMap weights = RandomWeights(config.shape, 8);
+    model.SetWeights(weights);
+    Model fresh({.config = config, .recipe = Recipe(precision), .max_tokens = 128}, weights);
+    const double new_loss = model.Evaluate(TwoRows(), precision).sum;
+    EXPECT_NE(new_loss, old_loss);
+    EXPECT_EQ(new_loss, fresh.Evaluate(TwoRows(), precision).sum);
+    model.Train(TwoRows());
+    fresh.Train(TwoRows());
+    EXPECT_EQ(model.Gradients(), fresh.Gradients());
+  }
+}
+
+TEST(Transformer, EvaluatesInBf16AsABf16ModelDoes) {
+  Model fp8 = MakeModel(TinyLlama(), Recipe(kFp8));
+  Model bf16 = MakeModel(TinyLlama(), Recipe(kBf16));
+  EXPECT_EQ(fp8.Evaluate(TwoRows(), kBf16).sum, bf16.Evaluate(TwoRows(), kBf16).sum);
+  EXPECT_NE(fp8.Evaluate(TwoRows(), kFp8).sum, fp8.Evaluate(TwoRows(), kBf16).sum);
+}
+
+TEST(Transformer, EvaluatesInFp8AsItTrains) {
+  Model model = MakeModel(TinyLlama(), Recipe(kFp8));
+  EXPECT_EQ(model.Evaluate(TwoRows(), kFp8).sum, model.Train(TwoRows()).sum);
+}
+
+TEST(Transformer, WithoutTrainingBuffersEvaluatesTheSame) {
+  const ModelConfig config = TinyLlama();
+  Model trained = MakeModel(config, Recipe(kFp8));
+  Model evaluated(
+      {.config = config, .recipe = Recipe(kFp8), .max_tokens = 128, .for_training = false},
+      RandomWeights(config.shape, 7));
+  for (const RecipePlan::Precision precision : kBothPrecisions) {
+    EXPECT_EQ(evaluated.Evaluate(TwoRows(), precision).sum,
+              trained.Evaluate(TwoRows(), precision).sum);
+  }
+}
+
+TEST(Transformer, LogitsAreThoseOfTheReference) {
+  Model model = MakeModel(TinyLlama(), Recipe(kBf16));
+  ReferenceModel reference(TinyLlama(), RandomWeights(TinyLlama().shape, 7));
+  reference.Forward(TwoRows());
+  const std::vector<float> logits = model.Logits(TwoRows(), {127, 0, 41}, kBf16);
+  Values expected;
+  for (const int64_t index : {127, 0, 41}) {
+    const auto row = reference.logits().begin() + index * 96;
+    expected.insert(expected.end(), row, row + 96);
+  }
+  EXPECT_LT(RelativeError(Values(logits.begin(), logits.end()), expected), 0.02);
+}
+
+// 7 linears a layer with 3 GEMMs each; the head adds 3 a chunk of tokens, here 1 chunk.
+TEST(Transformer, RunsTheGemmsOfItsRecipeAndNoOther) {
+  Model model = MakeModel(TinyLlama(), Recipe(kFp8));
+  kernels::GemmCounts before = model.backend().gemm_counts();
+  model.Train(TwoRows());
+  kernels::GemmCounts after = model.backend().gemm_counts();
+  EXPECT_EQ(after.fp8 - before.fp8, 3 * 7 * 2);
+  EXPECT_EQ(after.bf16 - before.bf16, 3);
+
+  before = after;
+  model.Evaluate(TwoRows(), kFp8);
+  after = model.backend().gemm_counts();
+  EXPECT_EQ(after.fp8 - before.fp8, 7 * 2);
+  EXPECT_EQ(after.bf16 - before.bf16, 1);
+
+  before = after;
+  model.Evaluate(TwoRows(), kBf16);
+  after = model.backend().gemm_counts();
+  EXPECT_EQ(after.fp8 - before.fp8, 0);
+  EXPECT_EQ(after.bf16 - before.bf16, 7 * 2 + 1);
+}
+
+TEST(Transformer, KeepsTheLinearsThatThePolicyNamesInBf16) {
+  Model model =
+      MakeModel(TinyLlama(), {.precision = kFp8, .keep_bf16 = {"model.layers.0.*", "*.k_proj"}});
+  const kernels::GemmCounts before = model.backend().gemm_counts();
+  model.Train(TwoRows());
+  const kernels::GemmCounts after = model.backend().gemm_counts();
+  EXPECT_EQ(after.fp8 - before.fp8, 3 * 6);
+  EXPECT_EQ(after.bf16 - before.bf16, 3 * 8 + 3);
+  EXPECT_LT(WorstError(model.Gradients(), ReferenceGradients(TinyLlama(), TwoRows())), 0.45);
+}
+
+TEST(Transformer, WithEveryLinearKeptInBf16IsTheBf16Recipe) {
+  Model kept = MakeModel(TinyLlama(), {.precision = kFp8, .keep_bf16 = {"*"}});
+  Model bf16 = MakeModel(TinyLlama(), Recipe(kBf16));
+  EXPECT_EQ(kept.Train(TwoRows()).sum, bf16.Train(TwoRows()).sum);
+  EXPECT_EQ(kept.Gradients(), bf16.Gradients());
+}
+
+// A vocabulary that allows 128 tokens a chunk: 130 tokens take two, and give what two batches of 65
+// give.
+TEST(Transformer, TakesTheLossInChunksOfBoundedSize) {
+  ModelConfig config;
+  config.shape = {.vocabulary = 262144,
+                  .hidden = 8,
+                  .intermediate = 16,
+                  .layers = 1,
+                  .heads = 2,
+                  .kv_heads = 1,
+                  .head_dim = 4};
+  ASSERT_EQ(HeadRows(130, config.shape.vocabulary), 128);
+  const Document a = RandomDocument(65, 262144, 1), b = RandomDocument(65, 262144, 2);
+  Model model = MakeModel(config, Recipe(kBf16), 130);
+  const int64_t before = model.backend().gemm_counts().bf16;
+  const double whole = model.Train(Pack({{a}, {b}})).sum;
+  EXPECT_EQ(model.backend().gemm_counts().bf16 - before, 3 * 7 + 3 * 2);
+  const ValueMap expected = model.Gradients();
+  model.ClearGradients();
+  EXPECT_NEAR(model.Train(Pack({{a}})).sum + model.Train(Pack({{b}})).sum, whole, 1e-5 * whole);
+  EXPECT_LT(WorstError(model.Gradients(), expected), 1e-4);
+}
+
+TEST(Transformer, CountsNonfiniteInputsOnce) {
+  const ModelConfig config = TinyLlama();
+  ValueMap weights = RandomWeights(config.shape, 7);
+  Model model({.config = config, .recipe = Recipe(kFp8), .max_tokens = 128}, weights);
+  EXPECT_EQ(*model.transformer().TakeNonfiniteInputs(), 0);
+  weights["model.layers.1.mlp.up_proj.weight"][3] = std::numeric_limits<double>::quiet_NaN();
+  model.SetWeights(weights);
+  EXPECT_EQ(*model.transformer().TakeNonfiniteInputs(), 1);
+  EXPECT_EQ(*model.transformer().TakeNonfiniteInputs(), 0);
+  model.Train(TwoRows());
+  EXPECT_GT(*model.transformer().TakeNonfiniteInputs(), 0);
+}
+
+std::string RefusalOf(Model& model, const Batch& batch) {
+  return std::string(model.transformer().Evaluate(batch, kBf16).status().message());
+}
+
+TEST(Transformer, RefusesBatchesThatKernelsWouldFollowOutOfBounds) {
+  Model model = MakeModel(TinyLlama(), Recipe(kBf16));
+  Batch batch = TwoRows();
+  batch.ids[5] = 96;
+  EXPECT_THAT(RefusalOf(model, batch), HasSubstr("id 96 of token 5"));
+  batch = TwoRows();
+  batch.targets[6] = -1;
+  EXPECT_THAT(RefusalOf(model, batch), HasSubstr("target -1 of token 6"));
+  batch = TwoRows();
+  batch.attend_from[7] = 8;
+  EXPECT_THAT(RefusalOf(model, batch), HasSubstr("attend_from 8 of token 7"));
+  batch = TwoRows();
+  batch.positions[0] = 128;
+  EXPECT_THAT(RefusalOf(model, batch), HasSubstr("position 128 of token 0"));
+  EXPECT_THAT(RefusalOf(model, Pack({{RandomDocument(129, 96, 1)}})), HasSubstr("129 tokens"));
+}
+
+TEST(Transformer, RefusesAPatternThatMatchesNoLinear) {
+  const ModelConfig config = TinyLlama();
+  const absl::StatusOr<std::unique_ptr<kernels::Backend>> backend = kernels::OpenBackend("cpu", {});
+  ASSERT_TRUE(backend.ok());
+  const auto transformer = Transformer::Create(
+      {.config = config, .recipe = {.keep_bf16 = {"*.qkv_proj"}}, .max_tokens = 8},
+      PlanParameters(config.shape), backend->get());
+  EXPECT_EQ(transformer.status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+struct MemoryCase {
+  const char* name;
+  RecipePlan recipe;
+  int64_t bf16_linear_parameters;
+  bool qk_norm;
+};
+
+// Without what `total` adds for the program itself.
+TEST(PlanMemory, CountsWhatARunAllocates) {
+  ModelConfig config = TinyLlama();
+  config.shape.vocabulary = 512;
+  const int64_t one_layer = 2 * 144 * (128 + 64) + 3 * 144 * 176;
+  const MemoryCase cases[] = {
+      {"fp8", Recipe(kFp8), 0, false},
+      {"fp8, norms of q and k", Recipe(kFp8), 0, true},
+      {"bf16", Recipe(kBf16), 0, false},
+      {"mixed", {.precision = kFp8, .keep_bf16 = {"model.layers.0.*"}}, one_layer, false},
+  };
+  for (const MemoryCase& test : cases) {
+    config.shape.qk_norm = test.qk_norm;
+    auto counting = std::make_unique<testing::CountingBackend>(*kernels::OpenBackend("cpu", {}));
+    testing::CountingBackend* const backend = counting.get();
+    Model model({.config = config, .recipe = test.recipe, .max_tokens = 400},
+                RandomWeights(config.shape, 7), std::move(counting));
+    RunShape run = {.micro_batch = 4, .sequence = 100, .fp8 = test.recipe.precision == kFp8};
+    run.bf16_linear_parameters = test.bf16_linear_parameters;
+    RunShape nothing = run;
+    nothing.micro_batch = 0;
+    ModelShape no_model = {};
+    no_model.vocabulary = 1;
+    const int64_t program = PlanMemory(no_model, nothing).total;
+    const double planned = static_cast<double>(PlanMemory(config.shape, run).total - program);
+    EXPECT_NEAR(static_cast<double>(backend->allocated_bytes()), planned, 0.03 * planned)
+        << test.name;
+
+    const int64_t allocations = backend->allocations();
+    model.Train(Pack({{RandomDocument(100, 96, 1)}, {RandomDocument(100, 96, 2)}}));
+    model.Evaluate(TwoRows(), kBf16);
+    EXPECT_EQ(backend->allocations(), allocations) << test.name;
+  }
+}
+
+}  // namespace
+}  // namespace octavo::engine
