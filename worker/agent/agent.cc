@@ -1,0 +1,213 @@
+#include "worker/agent/agent.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/file.h"
+#include "base/log.h"
+
+namespace octavo::agent {
+namespace {
+
+constexpr size_t kRememberedJobs = 4096;
+// Of a shutdown, for the last reports, once the trainers are gone.
+constexpr absl::Duration kReportTime = absl::Seconds(2);
+
+v1::WorkerIdentity NewIdentity(const std::string& worker_id) {
+  v1::WorkerIdentity identity;
+  identity.set_worker_id(worker_id);
+  identity.set_incarnation(RandomHex(8));
+  return identity;
+}
+
+}  // namespace
+
+Agent::Agent(Options options)
+    : options_(std::move(options)),
+      identity_(NewIdentity(options_.config.worker_id)),
+      coordinator_(OpenChannel(options_.config.server), options_.config.call_deadline),
+      inspector_(&options_.config, identity_, &coordinator_, options_.clock),
+      session_(&coordinator_, this, options_.clock, Backoff::Options{}, RandomSeed()) {
+  session_.Start();
+}
+
+Agent::~Agent() {
+  session_.Stop();
+  std::map<LeaseKey, std::unique_ptr<Attempt>> attempts;
+  {
+    absl::MutexLock lock(&mutex_);
+    attempts.swap(attempts_);
+  }
+}
+
+v1::RegisterWorkerRequest Agent::MakeRegistration() {
+  v1::RegisterWorkerRequest request;
+  *request.mutable_worker() = identity_;
+  request.set_address(options_.config.worker_id);
+  request.mutable_devices()->Assign(options_.devices.begin(), options_.devices.end());
+  request.set_version(options_.version);
+  absl::MutexLock lock(&mutex_);
+  for (const auto& [key, attempt] : attempts_) *request.add_running() = attempt->lease();
+  registration_sent_ = options_.clock->Monotonic();
+  return request;
+}
+
+void Agent::Registered(const v1::RegisterWorkerResponse& response) {
+  absl::MutexLock lock(&mutex_);
+  leases_.Configure(absl::Milliseconds(response.lease_ms()),
+                    absl::Milliseconds(response.lease_margin_ms()));
+  leases_.Registered(++sequence_, registration_sent_);
+  for (const auto& [key, attempt] : attempts_) {
+    const bool kept =
+        std::any_of(response.keep().begin(), response.keep().end(),
+                    [&](const v1::LeaseIdentity& lease) { return KeyOf(lease) == key; });
+    if (!kept) attempt->Stop(StopReason::kFenced);
+  }
+}
+
+v1::SessionRequest Agent::MakeHeartbeat() {
+  v1::SessionRequest request;
+  *request.mutable_worker() = identity_;
+  absl::MutexLock lock(&mutex_);
+  request.set_sequence(++sequence_);
+  // Also those whose trainer has ended but whose end is not reported yet: they hold their lease.
+  for (const auto& [key, attempt] : attempts_) {
+    if (!attempt->over()) *request.add_running() = attempt->lease();
+  }
+  leases_.HeartbeatSent(sequence_, options_.clock->Monotonic());
+  return request;
+}
+
+void Agent::Received(const v1::SessionResponse& response) {
+  for (const v1::Inspect& inspect : response.inspections()) inspector_.Add(inspect);
+  absl::MutexLock lock(&mutex_);
+  leases_.Acknowledged(response.acknowledged_sequence());
+  for (const v1::LeaseIdentity& lease : response.renewed()) leases_.Renew(KeyOf(lease));
+  for (const v1::LeaseIdentity& lease : response.stop()) {
+    const auto found = attempts_.find(KeyOf(lease));
+    if (found != attempts_.end()) found->second->Stop(StopReason::kRequested);
+  }
+  for (const v1::Assignment& assignment : response.assignments()) Assign(assignment);
+}
+
+void Agent::Rejected(const absl::Status& status) {
+  absl::MutexLock lock(&mutex_);
+  status_ = status;
+}
+
+bool Agent::IsNews(const LeaseKey& key) {
+  const auto [position, fresh] = newest_epoch_.try_emplace(key.job_id, key.epoch);
+  if (!fresh) {
+    if (key.epoch <= position->second) return false;
+    position->second = key.epoch;
+    return true;
+  }
+  remembered_jobs_.push_back(key.job_id);
+  if (remembered_jobs_.size() > kRememberedJobs) {
+    newest_epoch_.erase(remembered_jobs_.front());
+    remembered_jobs_.pop_front();
+  }
+  return true;
+}
+
+// Also while a former trainer is still dying: the assignment is repeated until it can be taken.
+bool Agent::DeviceIsBusy(const v1::Assignment& assignment) const {
+  return std::any_of(attempts_.begin(), attempts_.end(), [&](const auto& entry) {
+    const v1::Assignment& other = entry.second->assignment();
+    return !entry.second->over() && other.device_index() == assignment.device_index() &&
+           other.spec().resources().device_kind() == assignment.spec().resources().device_kind();
+  });
+}
+
+void Agent::Assign(const v1::Assignment& assignment) {
+  const LeaseKey key = KeyOf(assignment.lease());
+  if (shutting_down_ || DeviceIsBusy(assignment) || !IsNews(key)) return;
+  leases_.Grant(key);
+  attempts_[key] = std::make_unique<Attempt>(
+      assignment,
+      Attempt::Environment{.trainer = options_.config.trainer,
+                           .socket_folder = options_.socket_folder,
+                           .memory_bytes = MemoryOf(assignment),
+                           .threads = ThreadsOfTrainer(),
+                           .stop_grace = options_.config.stop_grace,
+                           .pending_log_bytes = options_.config.pending_log_bytes,
+                           .pending_metric_points = options_.config.pending_metric_points,
+                           .sender = &coordinator_,
+                           .clock = options_.clock,
+                           .on_over = [this] { AttemptOver(); }});
+  session_.Poke();
+}
+
+int64_t Agent::MemoryOf(const v1::Assignment& assignment) const {
+  for (const v1::Device& device : options_.devices) {
+    if (device.kind() == assignment.spec().resources().device_kind() &&
+        device.index() == assignment.device_index()) {
+      return device.memory_bytes();
+    }
+  }
+  return 0;
+}
+
+int Agent::ThreadsOfTrainer() const {
+  if (options_.config.threads > 0) return options_.config.threads;
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  return std::max(1, cores / std::max(1, options_.config.cpu_devices));
+}
+
+void Agent::AttemptOver() {
+  // Taking the lock wakes Shutdown, which waits for this.
+  { absl::MutexLock lock(&mutex_); }
+  session_.Poke();
+}
+
+void Agent::Tick() {
+  std::vector<std::unique_ptr<Attempt>> over;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const LeaseKey& key : leases_.Lapsed(options_.clock->Monotonic())) {
+      const auto found = attempts_.find(key);
+      if (found != attempts_.end()) found->second->Stop(StopReason::kLeaseLapsed);
+      leases_.Remove(key);
+    }
+    for (auto entry = attempts_.begin(); entry != attempts_.end();) {
+      if (!entry->second->over()) {
+        ++entry;
+        continue;
+      }
+      leases_.Remove(entry->first);
+      over.push_back(std::move(entry->second));
+      entry = attempts_.erase(entry);
+    }
+  }
+  // Their threads are joined here, without the lock.
+}
+
+void Agent::Shutdown() {
+  {
+    absl::MutexLock lock(&mutex_);
+    shutting_down_ = true;
+    for (const auto& [key, attempt] : attempts_) attempt->Stop(StopReason::kShutdown);
+  }
+  // Without a session the coordinator places nothing here any more.
+  session_.Stop();
+  absl::MutexLock lock(&mutex_);
+  const auto all_over = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return std::all_of(attempts_.begin(), attempts_.end(),
+                       [](const auto& entry) { return entry.second->over(); });
+  };
+  mutex_.AwaitWithTimeout(absl::Condition(&all_over), options_.config.stop_grace + kReportTime);
+}
+
+absl::Status Agent::status() const {
+  absl::MutexLock lock(&mutex_);
+  return status_;
+}
+
+size_t Agent::running() const {
+  absl::MutexLock lock(&mutex_);
+  return attempts_.size();
+}
+
+}  // namespace octavo::agent

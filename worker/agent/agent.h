@@ -1,0 +1,81 @@
+// octavo-worker: keeps the coordinator's assignments running as long as their leases hold.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "base/clock.h"
+#include "octavo/v1/worker.pb.h"
+#include "worker/agent/attempt.h"
+#include "worker/agent/config.h"
+#include "worker/agent/coordinator.h"
+#include "worker/agent/inspector.h"
+#include "worker/agent/lease_table.h"
+#include "worker/agent/session.h"
+
+namespace octavo::agent {
+
+class Agent final : private SessionDelegate {
+ public:
+  struct Options {
+    Config config;  // with worker_id and trainer filled in
+    std::string socket_folder;
+    std::vector<v1::Device> devices;
+    std::string version;
+    const Clock* clock = nullptr;
+  };
+  // Starts at once.
+  explicit Agent(Options options);
+  ~Agent() override;
+
+  // Stops what has lost its lease and forgets what is over. To be called several times a second.
+  void Tick() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Takes no more work, ends every trainer and tells the coordinator so that it can place the jobs
+  // elsewhere. Takes stop_grace and a few seconds at most.
+  void Shutdown() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Not OK once the coordinator has rejected this agent for good.
+  absl::Status status() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Attempts that are not over.
+  size_t running() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  v1::RegisterWorkerRequest MakeRegistration() override;
+  void Registered(const v1::RegisterWorkerResponse& response) override;
+  v1::SessionRequest MakeHeartbeat() override;
+  void Received(const v1::SessionResponse& response) override;
+  void Rejected(const absl::Status& status) override;
+
+  void Assign(const v1::Assignment& assignment) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool DeviceIsBusy(const v1::Assignment& assignment) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // An assignment may arrive again after its attempt has ended.
+  bool IsNews(const LeaseKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int64_t MemoryOf(const v1::Assignment& assignment) const;
+  int ThreadsOfTrainer() const;
+  void AttemptOver() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  const Options options_;
+  const v1::WorkerIdentity identity_;
+  Coordinator coordinator_;
+  Inspector inspector_;
+
+  mutable absl::Mutex mutex_;
+  LeaseTable leases_ ABSL_GUARDED_BY(mutex_);
+  std::map<LeaseKey, std::unique_ptr<Attempt>> attempts_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, int64_t> newest_epoch_ ABSL_GUARDED_BY(mutex_);  // by job
+  std::deque<std::string> remembered_jobs_ ABSL_GUARDED_BY(mutex_);      // of newest_epoch_
+  int64_t sequence_ ABSL_GUARDED_BY(mutex_) = 0;                         // of the last heartbeat
+  absl::Duration registration_sent_ ABSL_GUARDED_BY(mutex_);
+  bool shutting_down_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+
+  Session session_;  // last: its threads call the above
+};
+
+}  // namespace octavo::agent

@@ -1,0 +1,75 @@
+// One attempt on this worker: its trainer, its socket and what it has to report.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "base/clock.h"
+#include "octavo/v1/worker.pb.h"
+#include "worker/agent/child.h"
+#include "worker/agent/log_lines.h"
+#include "worker/agent/outbox.h"
+#include "worker/agent/trainer_service.h"
+
+namespace octavo::agent {
+
+enum class StopReason {
+  kRequested,    // by the coordinator: cancelled
+  kLeaseLapsed,  // not renewed in time
+  kShutdown,     // of this worker
+  kFenced,       // the lease is gone: nothing is reported
+};
+
+class Attempt {
+ public:
+  struct Environment {
+    std::string trainer;
+    std::string socket_folder;
+    int64_t memory_bytes = 0;
+    int threads = 0;
+    absl::Duration stop_grace;
+    int64_t pending_log_bytes = 0;
+    int64_t pending_metric_points = 0;
+    FactSender* sender = nullptr;
+    const Clock* clock = nullptr;
+    std::function<void()> on_over;  // called by the attempt's thread when it has nothing more to do
+  };
+  // Starts at once, on a thread of its own.
+  Attempt(v1::Assignment assignment, Environment environment);
+  ~Attempt();  // kills the trainer if it still runs; reports nothing more
+
+  const v1::LeaseIdentity& lease() const { return assignment_.lease(); }
+  const v1::Assignment& assignment() const { return assignment_; }
+
+  // The first reason counts, but kFenced always does. Does not wait.
+  void Stop(StopReason reason);
+  // The trainer is gone and its end was reported, or nobody wants to hear it.
+  bool over() const;
+
+ private:
+  void Run();
+  absl::StatusOr<Child::Exit> RunTrainer(TrainerService* service);
+  void AddLogLines(const std::vector<std::string>& lines);
+  std::optional<v1::Failure> FailureOf(const absl::StatusOr<Child::Exit>& exit,
+                                       const std::optional<v1::FinishRequest>& finished) const;
+  std::optional<StopReason> stop_reason() const;
+
+  const v1::Assignment assignment_;
+  const Environment environment_;
+  StopFlag stop_;
+  std::string last_line_;  // of the trainer; the attempt's thread only
+
+  mutable absl::Mutex mutex_;
+  std::optional<StopReason> stop_reason_ ABSL_GUARDED_BY(mutex_);
+  bool over_ ABSL_GUARDED_BY(mutex_) = false;
+
+  Outbox outbox_;  // after what its callback uses
+  std::thread thread_;
+};
+
+}  // namespace octavo::agent

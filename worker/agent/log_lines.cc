@@ -1,0 +1,93 @@
+#include "worker/agent/log_lines.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "absl/strings/str_cat.h"
+
+namespace octavo::agent {
+namespace {
+
+constexpr absl::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
+// Of a line, before repair; leaves room for the mark. Repair may triple a byte, so repaired lines
+// are cut once more.
+constexpr size_t kKeptBytes = kMaxLineBytes - 64;
+
+// Bytes of the well-formed sequence at the start of `text`; 0 if there is none.
+size_t SequenceLength(absl::string_view text) {
+  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<uint8_t>(text[i]) : 0u; };
+  const auto in = [&](size_t i, unsigned low, unsigned high) {
+    return byte(i) >= low && byte(i) <= high;
+  };
+  const auto tail = [&](size_t i) { return in(i, 0x80, 0xBF); };
+  if (in(0, 0x01, 0x7F)) return 1;
+  if (in(0, 0xC2, 0xDF)) return tail(1) ? 2 : 0;
+  if (in(0, 0xE0, 0xEF)) {
+    const bool second = byte(0) == 0xE0   ? in(1, 0xA0, 0xBF)
+                        : byte(0) == 0xED ? in(1, 0x80, 0x9F)  // no surrogates
+                                          : tail(1);
+    return second && tail(2) ? 3 : 0;
+  }
+  if (in(0, 0xF0, 0xF4)) {
+    const bool second = byte(0) == 0xF0   ? in(1, 0x90, 0xBF)
+                        : byte(0) == 0xF4 ? in(1, 0x80, 0x8F)  // up to U+10FFFF
+                                          : tail(1);
+    return second && tail(2) && tail(3) ? 4 : 0;
+  }
+  return 0;
+}
+
+// The longest prefix of at most `bytes` that ends between characters; `text` is well-formed.
+absl::string_view CutAtCharacter(absl::string_view text, size_t bytes) {
+  if (text.size() <= bytes) return text;
+  while (bytes > 0 && (static_cast<uint8_t>(text[bytes]) & 0xC0) == 0x80) --bytes;
+  return text.substr(0, bytes);
+}
+
+}  // namespace
+
+std::string RepairUtf8(absl::string_view text) {
+  std::string repaired;
+  repaired.reserve(text.size());
+  while (!text.empty()) {
+    const size_t length = SequenceLength(text);
+    absl::StrAppend(&repaired, length == 0 ? kReplacement : text.substr(0, length));
+    text.remove_prefix(std::max<size_t>(length, 1));
+  }
+  return repaired;
+}
+
+std::vector<std::string> LineCutter::Add(absl::string_view bytes) {
+  std::vector<std::string> lines;
+  while (!bytes.empty()) {
+    const size_t end = bytes.find_first_of("\r\n");
+    const absl::string_view part = bytes.substr(0, end);
+    const size_t room = kKeptBytes - line_.size();
+    absl::StrAppend(&line_, part.substr(0, room));
+    dropped_bytes_ += part.size() - std::min(part.size(), room);
+    if (end == absl::string_view::npos) break;
+    // "\r\n" ends one line, and so an empty one after "\r" is none.
+    if (bytes[end] == '\n' || !line_.empty()) EndLine(&lines);
+    if (bytes[end] == '\r' && bytes.substr(end + 1, 1) == "\n") bytes.remove_prefix(1);
+    bytes.remove_prefix(end + 1);
+  }
+  return lines;
+}
+
+std::vector<std::string> LineCutter::Flush() {
+  std::vector<std::string> lines;
+  if (!line_.empty()) EndLine(&lines);
+  return lines;
+}
+
+void LineCutter::EndLine(std::vector<std::string>* lines) {
+  const std::string repaired = RepairUtf8(line_);
+  const absl::string_view kept = CutAtCharacter(repaired, kKeptBytes);
+  const size_t cut_bytes = dropped_bytes_ + repaired.size() - kept.size();
+  lines->push_back(cut_bytes == 0 ? repaired
+                                  : absl::StrCat(kept, " [cut: ", cut_bytes, " more bytes]"));
+  line_.clear();
+  dropped_bytes_ = 0;
+}
+
+}  // namespace octavo::agent

@@ -1,0 +1,116 @@
+#include "worker/agent/session.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+
+namespace octavo::agent {
+namespace {
+
+// A coordinator that answers none of so many heartbeats, and for so long, is taken for gone.
+constexpr int kSilentHeartbeats = 5;
+constexpr absl::Duration kSilence = absl::Seconds(5);
+
+// Trying again would be answered alike.
+bool IsFinal(const absl::Status& status) {
+  return absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status) ||
+         absl::IsPermissionDenied(status) || absl::IsUnauthenticated(status);
+}
+
+}  // namespace
+
+Session::Session(Coordinator* coordinator, SessionDelegate* delegate, const Clock* clock,
+                 Backoff::Options backoff, uint64_t seed)
+    : coordinator_(coordinator), delegate_(delegate), clock_(clock), backoff_(backoff, seed) {}
+
+void Session::Start() {
+  thread_ = std::thread([this] { Run(); });
+}
+
+void Session::Poke() {
+  absl::MutexLock lock(&mutex_);
+  poked_ = true;
+}
+
+void Session::Stop() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+bool Session::AwaitStop(absl::Duration time_limit) {
+  absl::MutexLock lock(&mutex_);
+  return mutex_.AwaitWithTimeout(absl::Condition(&stopping_), time_limit);
+}
+
+void Session::Run() {
+  bool was_connected = true;  // so that the first failure is told
+  do {
+    absl::Duration heartbeat;
+    absl::Status status;
+    if (!RegisterOnce(&heartbeat, &status)) return delegate_->Rejected(status);
+    if (status.ok()) {
+      LogInfo("registered with the coordinator");
+      was_connected = true;
+      status = HoldStream(heartbeat);
+    }
+    if (was_connected && !AwaitStop(absl::ZeroDuration())) {
+      LogWarning("no connection to the coordinator: ", status.message(), "; trying again");
+    }
+    was_connected = false;
+  } while (!AwaitStop(backoff_.Next()));
+}
+
+bool Session::RegisterOnce(absl::Duration* heartbeat, absl::Status* status) {
+  const auto response = coordinator_->Register(delegate_->MakeRegistration());
+  *status = response.status();
+  if (!response.ok()) return !IsFinal(response.status());
+  delegate_->Registered(*response);
+  *heartbeat = std::max(absl::Milliseconds(response->heartbeat_ms()), absl::Milliseconds(10));
+  return true;
+}
+
+absl::Status Session::HoldStream(absl::Duration heartbeat) {
+  grpc::ClientContext context;
+  const std::unique_ptr<Coordinator::Stream> stream = coordinator_->OpenSession(&context);
+  {
+    absl::MutexLock lock(&mutex_);
+    reading_ = true;
+    last_answer_ = clock_->Monotonic();
+  }
+  std::thread reader([this, &stream] { ReadStream(stream.get()); });
+  do {
+    if (!stream->Write(delegate_->MakeHeartbeat())) break;
+  } while (AwaitNextHeartbeat(heartbeat));
+  context.TryCancel();
+  reader.join();
+  return FromGrpc(stream->Finish());
+}
+
+void Session::ReadStream(Coordinator::Stream* stream) {
+  v1::SessionResponse response;
+  while (stream->Read(&response)) {
+    backoff_.Reset();
+    delegate_->Received(response);
+    absl::MutexLock lock(&mutex_);
+    last_answer_ = clock_->Monotonic();
+  }
+  absl::MutexLock lock(&mutex_);
+  reading_ = false;
+}
+
+bool Session::AwaitNextHeartbeat(absl::Duration heartbeat) {
+  absl::MutexLock lock(&mutex_);
+  const auto due = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return stopping_ || poked_ || !reading_;
+  };
+  mutex_.AwaitWithTimeout(absl::Condition(&due), heartbeat);
+  poked_ = false;
+  const absl::Duration patience = std::max(kSilence, heartbeat * kSilentHeartbeats);
+  return !stopping_ && reading_ && clock_->Monotonic() - last_answer_ < patience;
+}
+
+}  // namespace octavo::agent
