@@ -181,14 +181,27 @@ class ReferenceModel {
     return d;
   }
 
-  // Turn of pair j per position; Llama 3's rule over the wavelength w as its authors publish it.
+  // Turn of pair j per position. Llama 3: by the wavelength w. YaRN: pairs between `first` and
+  // `last`, which make beta_fast and beta_slow turns within the original positions, go over from f
+  // to f / factor.
   double Frequency(int64_t j) const {
+    using Scaling = octavo::engine::RopeConfig::Scaling;
     const octavo::engine::RopeConfig& rope = config_.rope;
-    const double f = 1 / std::pow(rope.theta, 2.0 * static_cast<double>(j) /
-                                                  static_cast<double>(config_.shape.head_dim));
-    if (rope.scaling == octavo::engine::RopeConfig::Scaling::kNone) return f;
-    const double w = 2 * M_PI / f;
+    const double d = static_cast<double>(config_.shape.head_dim);
     const double original = static_cast<double>(rope.original_max_positions);
+    const double f = 1 / std::pow(rope.theta, 2.0 * static_cast<double>(j) / d);
+    const double w = 2 * M_PI / f;
+    if (rope.scaling == Scaling::kNone) return f;
+    if (rope.scaling == Scaling::kYarn) {
+      const auto pair = [&](double turns) {
+        return d / 2 * std::log(original / (2 * M_PI * turns)) / std::log(rope.theta);
+      };
+      const double first = std::max(0.0, std::floor(pair(rope.beta_fast)));
+      const double last = std::min(d - 1, std::ceil(pair(rope.beta_slow)));
+      const double share = (static_cast<double>(j) - first) / (last - first);
+      if (share <= 0) return f;
+      return share >= 1 ? f / rope.factor : f / rope.factor * share + f * (1 - share);
+    }
     if (w < original / rope.high_frequency_factor) return f;
     if (w > original / rope.low_frequency_factor) return f / rope.factor;
     const double smooth = (original / w - rope.low_frequency_factor) /
@@ -203,7 +216,8 @@ class ReferenceModel {
         double* head = &(*x)[(n * heads + h) * 2 * half];
         for (int64_t j = 0; j < half; ++j) {
           const double angle = batch_.positions[n] * Frequency(j);
-          const double c = std::cos(angle), s = sign * std::sin(angle);
+          const double c = config_.rope.attention_factor * std::cos(angle);
+          const double s = config_.rope.attention_factor * sign * std::sin(angle);
           const double a = head[j], b = head[j + half];
           head[j] = a * c - b * s;
           head[j + half] = b * c + a * s;

@@ -131,6 +131,25 @@ absl::Status ReadLlama3Scaling(const Reader& reader, RopeConfig* rope) {
   return absl::OkStatus();
 }
 
+absl::Status ReadYarnScaling(const Reader& reader, RopeConfig* rope) {
+  rope->scaling = RopeConfig::Scaling::kYarn;
+  ASSIGN_OR_RETURN(rope->factor, reader.Positive("factor"));
+  ASSIGN_OR_RETURN(rope->original_max_positions, reader.Count("original_max_position_embeddings"));
+  ASSIGN_OR_RETURN(rope->beta_fast, reader.PositiveOr("beta_fast", rope->beta_fast));
+  ASSIGN_OR_RETURN(rope->beta_slow, reader.PositiveOr("beta_slow", rope->beta_slow));
+  const double usual = rope->factor > 1 ? 0.1 * std::log(rope->factor) + 1 : 1;
+  ASSIGN_OR_RETURN(rope->attention_factor, reader.PositiveOr("attention_factor", usual));
+  if (rope->beta_fast <= rope->beta_slow) {
+    return Refuse("\"beta_fast\" ", rope->beta_fast, " must be above \"beta_slow\" ",
+                  rope->beta_slow);
+  }
+  RETURN_IF_ERROR(reader.Only("truncate", true));
+  for (const char* key : {"mscale", "mscale_all_dim"}) {
+    if (reader.Find(key) != nullptr) return Refuse("\"", key, "\" of YaRN is not supported");
+  }
+  return absl::OkStatus();
+}
+
 // transformers 4 has rope_theta beside rope_scaling (null, or with "rope_type" or the older
 // "type"); transformers 5 puts all of it into rope_parameters.
 absl::StatusOr<RopeConfig> ReadRope(const Reader& reader) {
@@ -151,11 +170,14 @@ absl::StatusOr<RopeConfig> ReadRope(const Reader& reader) {
   ASSIGN_OR_RETURN(const std::string old_type, inner.StringOr("type", "default"));
   ASSIGN_OR_RETURN(const std::string type, inner.StringOr("rope_type", old_type));
   if (type == "default") return rope;
-  if (type != "llama3") {
+  if (type == "llama3") {
+    RETURN_IF_ERROR(ReadLlama3Scaling(inner, &rope));
+  } else if (type == "yarn") {
+    RETURN_IF_ERROR(ReadYarnScaling(inner, &rope));
+  } else {
     return Refuse("RoPE scaling \"", type, "\" in \"", key,
-                  "\" is not supported; supported: \"default\", \"llama3\"");
+                  "\" is not supported; supported: \"default\", \"llama3\", \"yarn\"");
   }
-  RETURN_IF_ERROR(ReadLlama3Scaling(inner, &rope));
   return rope;
 }
 

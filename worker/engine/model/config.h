@@ -13,11 +13,15 @@ namespace octavo::engine {
 
 struct RopeConfig {
   double theta = 10000;
-  // kLlama3 follows the published piecewise rule. YaRN and other types are refused by name.
-  enum class Scaling { kNone, kLlama3 } scaling = Scaling::kNone;
+  // kLlama3 follows the published piecewise rule, kYarn arXiv:2309.00071. Other types are refused
+  // by name.
+  enum class Scaling { kNone, kLlama3, kYarn } scaling = Scaling::kNone;
   double factor = 1;
-  double low_frequency_factor = 1;
+  double low_frequency_factor = 1;  // of kLlama3, as the next
   double high_frequency_factor = 4;
+  double beta_fast = 32;  // of kYarn, as the next two: turns within the original positions
+  double beta_slow = 1;
+  double attention_factor = 1;  // multiplies cos and sin
   int64_t original_max_positions = 0;
 
   friend bool operator==(const RopeConfig&, const RopeConfig&) = default;

@@ -1,5 +1,6 @@
 #include "worker/engine/model/rope.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/numerics/bfloat16.h"
@@ -21,6 +22,25 @@ double ScaleLlama3(const RopeConfig& rope, double frequency) {
   return (1 - kept) * frequency / rope.factor + kept * frequency;
 }
 
+// The pair, as a real number, that makes this many turns within the original positions.
+double PairOfTurns(const RopeConfig& rope, int64_t head_dim, double turns) {
+  return static_cast<double>(head_dim) *
+         std::log(static_cast<double>(rope.original_max_positions) / (turns * 2 * kPi)) /
+         (2 * std::log(rope.theta));
+}
+
+// YaRN: pairs that make more than beta_fast turns stay, those of fewer than beta_slow are divided
+// by the factor, those between are blended linearly in j. The two ends are rounded outwards to
+// whole pairs, as the reference modelling code does.
+double ScaleYarn(const RopeConfig& rope, int64_t head_dim, int64_t j, double frequency) {
+  const double last = static_cast<double>(head_dim - 1);
+  const double low = std::max(std::floor(PairOfTurns(rope, head_dim, rope.beta_fast)), 0.0);
+  double high = std::min(std::ceil(PairOfTurns(rope, head_dim, rope.beta_slow)), last);
+  if (high == low) high += 0.001;
+  const double divided = std::clamp((static_cast<double>(j) - low) / (high - low), 0.0, 1.0);
+  return divided * frequency / rope.factor + (1 - divided) * frequency;
+}
+
 float RoundToBfloat16(double x) {
   return kernels::ToFloat(kernels::ToBfloat16(static_cast<float>(x)));
 }
@@ -32,8 +52,17 @@ std::vector<double> RopeFrequencies(const RopeConfig& rope, int64_t head_dim) {
   for (int64_t j = 0; j < head_dim / 2; ++j) {
     const double exponent = -2.0 * static_cast<double>(j) / static_cast<double>(head_dim);
     const double frequency = std::pow(rope.theta, exponent);
-    frequencies[j] =
-        rope.scaling == RopeConfig::Scaling::kLlama3 ? ScaleLlama3(rope, frequency) : frequency;
+    switch (rope.scaling) {
+      case RopeConfig::Scaling::kNone:
+        frequencies[j] = frequency;
+        break;
+      case RopeConfig::Scaling::kLlama3:
+        frequencies[j] = ScaleLlama3(rope, frequency);
+        break;
+      case RopeConfig::Scaling::kYarn:
+        frequencies[j] = ScaleYarn(rope, head_dim, j, frequency);
+        break;
+    }
   }
   return frequencies;
 }
@@ -46,8 +75,8 @@ RopeTable MakeRopeTable(const RopeConfig& rope, int64_t head_dim, int64_t positi
   for (int64_t position = 0; position < positions; ++position) {
     for (const double frequency : frequencies) {
       const double angle = static_cast<double>(position) * frequency;
-      table.cosine.push_back(RoundToBfloat16(std::cos(angle)));
-      table.sine.push_back(RoundToBfloat16(std::sin(angle)));
+      table.cosine.push_back(RoundToBfloat16(rope.attention_factor * std::cos(angle)));
+      table.sine.push_back(RoundToBfloat16(rope.attention_factor * std::sin(angle)));
     }
   }
   return table;

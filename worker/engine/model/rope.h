@@ -12,8 +12,9 @@ namespace octavo::engine {
 // [head_dim / 2]
 std::vector<double> RopeFrequencies(const RopeConfig& rope, int64_t head_dim);
 
-// cos and sin of position * frequency, each [positions, head_dim / 2]: float32 that hold BF16
-// values, as the reference modelling code casts them to the activations' type before use.
+// attention_factor * cos and sin of position * frequency, each [positions, head_dim / 2]: float32
+// that hold BF16 values, as the reference modelling code casts them to the activations' type before
+// use.
 struct RopeTable {
   std::vector<float> cosine;
   std::vector<float> sine;

@@ -91,6 +91,19 @@ TEST(ParseModelConfig, ReadsRopeInBothSpellings) {
   EXPECT_EQ(Parse(old_spelling).rope.factor, 32);
 }
 
+TEST(ParseModelConfig, ReadsYarnAndItsUsualAttentionFactor) {
+  json document = SmolLm2();
+  document["rope_scaling"] = {
+      {"type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 32768}};
+  const RopeConfig rope = Parse(document).rope;
+  EXPECT_EQ(rope.scaling, RopeConfig::Scaling::kYarn);
+  EXPECT_NEAR(rope.attention_factor, 1.1386, 5e-5);
+  document["rope_scaling"]["attention_factor"] = 1.0;
+  EXPECT_EQ(Parse(document).rope.attention_factor, 1.0);
+  document["rope_scaling"]["mscale"] = 0.7;
+  EXPECT_THAT(ErrorOf(document), HasSubstr("mscale"));
+}
+
 TEST(ParseModelConfig, KeepsAWindowThatIsShorterThanThePositions) {
   json document = SmolLm2();
   document["model_type"] = "mistral";

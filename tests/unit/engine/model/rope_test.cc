@@ -43,6 +43,29 @@ TEST(RopeFrequencies, OfLlama3KeepShortWavesDivideLongOnesAndBlendBetween) {
   EXPECT_EQ(divided, 14);
 }
 
+// Qwen2.5 with YaRN: 4 times 32768 positions. 128 / 2 * ln(32768 / (2 pi turns)) / ln(1e6) is 23.6
+// for 32 turns and 39.6 for 1.
+TEST(RopeFrequencies, OfYarnGoOverFromPlainToDividedBetweenTwoPairs) {
+  RopeConfig rope = {.theta = 1e6};
+  const std::vector<double> plain = RopeFrequencies(rope, 128);
+  rope.scaling = RopeConfig::Scaling::kYarn;
+  rope.factor = 4;
+  rope.original_max_positions = 32768;
+  const std::vector<double> scaled = RopeFrequencies(rope, 128);
+  for (int j = 0; j <= 23; ++j) EXPECT_EQ(scaled[j], plain[j]) << j;
+  for (int j = 40; j < 64; ++j) EXPECT_EQ(scaled[j], plain[j] / 4) << j;
+  for (int j = 24; j < 40; ++j) {
+    const double share = (j - 23) / 17.0;
+    EXPECT_NEAR(scaled[j], plain[j] * (1 - 0.75 * share), 1e-12 * plain[j]) << j;
+  }
+}
+
+TEST(MakeRopeTable, ScalesCosineAndSineByTheAttentionFactor) {
+  const RopeTable table = MakeRopeTable({.theta = 10000, .attention_factor = 1.125}, 4, 1);
+  EXPECT_EQ(table.cosine[0], 1.125f);
+  EXPECT_EQ(table.sine[0], 0.0f);
+}
+
 TEST(MakeRopeTable, HoldsBfloat16NumbersOfEachPosition) {
   const RopeTable table = MakeRopeTable({.theta = 10000}, 4, 3);
   ASSERT_EQ(table.cosine.size(), 6u);
