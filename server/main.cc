@@ -1,6 +1,7 @@
 // octavod: the coordinator. See server/README.md.
 #include <prometheus/exposer.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <exception>
@@ -62,12 +63,13 @@ absl::Status Run(const config::Config& config) {
   const sigset_t signals = BlockStopSignals();
   SystemClock clock;
   ASSIGN_OR_RETURN(const auto coordinator, rpc::Coordinator::Start(config.coordinator, &clock));
+  const std::string addresses_path = config.coordinator.data_dir + "/addresses.json";
+  unlink(addresses_path.c_str());  // a former process's
   std::string metrics_address;
   ASSIGN_OR_RETURN(const auto exposer, Expose(config.metrics_listen, &metrics_address));
   if (exposer != nullptr) exposer->RegisterCollectable(coordinator->collectable());
   const nlohmann::json addresses = {{"grpc", coordinator->address()}, {"metrics", metrics_address}};
-  RETURN_IF_ERROR(WriteFileAtomically(config.coordinator.data_dir + "/addresses.json",
-                                      addresses.dump(2) + "\n"));
+  RETURN_IF_ERROR(WriteFileAtomically(addresses_path, addresses.dump(2) + "\n"));
   WarnAboutReach(config.coordinator.listen);
   LogInfo("octavod " OCTAVO_VERSION " listens on ", coordinator->address(),
           metrics_address.empty()

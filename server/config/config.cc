@@ -4,7 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <limits>
-#include <sstream>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -193,10 +193,15 @@ ParsedArguments ParseArguments(int argc, const char* const* argv, const std::str
     if (result.config.coordinator.data_dir.empty()) throw CLI::RequiredError("--data-dir");
     if (const std::string wrong = CheckTogether(result.config); !wrong.empty())
       throw CLI::ValidationError(wrong);
+  } catch (const CLI::CallForHelp&) {
+    result.output = app.help();
+    return result;
+  } catch (const CLI::CallForVersion&) {
+    result.output = app.version() + "\n";
+    return result;
   } catch (const CLI::ParseError& error) {
-    std::ostringstream out;
-    result.exit_code = app.exit(error, out, out) == 0 ? 0 : 2;
-    result.output = out.str();
+    result.exit_code = 2;
+    result.output = absl::StrCat("octavod: ", error.what(), "\nTry octavod --help.\n");
     return result;
   }
   if (print_config) {
