@@ -1,0 +1,163 @@
+// GemmFp8 as a BF16 product. A code is an E4M3 number, which has 4 significant bits, so code times
+// a power of two is exact in BF16 and so is the product of two in float32: the result differs from
+// a scaled FP8 product by the order of sums alone, as long as nothing leaves the normal range.
+// Matrix units flush what falls below it; such operands take the exact path.
+#include <algorithm>
+#include <cmath>
+
+#include "base/status.h"
+#include "kernels/cpu/operations.h"
+#include "kernels/cpu/simd.h"
+#include "kernels/numerics/e4m3.h"
+#include "kernels/numerics/scale.h"
+#include "kernels/numerics/tile.h"
+
+namespace octavo::kernels::cpu {
+namespace {
+
+typedef uint16_t Bits __attribute__((vector_size(64)));
+constexpr int64_t kLine = 32;  // lanes of Bits
+typedef uint8_t LineBytes __attribute__((vector_size(32)));
+
+struct Range {
+  int lowest;
+  int highest;
+};
+
+int64_t ScaleCountOf(const Fp8Matrix& matrix) {
+  return matrix.granularity == Granularity::kTile1x128 ? TileScales(matrix.rows, matrix.columns)
+                                                       : BlockScales(matrix.rows, matrix.columns);
+}
+
+const float* ScalesOfRow(const Fp8Matrix& matrix, int64_t row) {
+  const int64_t line = matrix.granularity == Granularity::kTile1x128 ? row : row / kScaleTile;
+  return matrix.scale_inv + line * TileCount(matrix.columns);
+}
+
+Range ExponentsOf(const Fp8Matrix& matrix) {
+  const int64_t count = ScaleCountOf(matrix);
+  int lowest = ExponentOf(matrix.scale_inv[0]);
+  int highest = lowest;
+#pragma omp parallel for schedule(static) reduction(min : lowest) reduction(max : highest)
+  for (int64_t i = 0; i < count; ++i) {
+    lowest = std::min(lowest, ExponentOf(matrix.scale_inv[i]));
+    highest = std::max(highest, ExponentOf(matrix.scale_inv[i]));
+  }
+  return {.lowest = lowest, .highest = highest};
+}
+
+// Magnitudes of non-zero codes lie in [2^-9, 2^8.8]. Operands must stay in [2^-126, 2^127],
+// products in [2^-126 and 24 bits below them, 2^127 over K]; K is below 2^40.
+bool FitsBfloat16(Range a, Range b) {
+  const bool operands =
+      std::min(a.lowest, b.lowest) >= -117 && std::max(a.highest, b.highest) <= 118;
+  return operands && a.lowest + b.lowest >= -126 + 18 + 24 &&
+         a.highest + b.highest <= 127 - 18 - 40;
+}
+
+// code * 2^exponent as the bits of a BF16 number, for 32 codes; exponent in [-117, 118].
+OCTAVO_INLINE Bits Fold(Bits codes, uint16_t exponent) {
+  const Bits sign = (codes & 0x80) << 8;
+  const Bits magnitude = codes & 0x7F;
+  const Bits normal = (magnitude << 4) + static_cast<uint16_t>(120 << 7);
+  const Bits four =
+      ((magnitude - 4) << 5) + static_cast<uint16_t>(120 << 7);  // 4 to 7: 2^-7 (1 + f)
+  const Bits two = ((magnitude - 2) << 6) + static_cast<uint16_t>(119 << 7);  // 2 and 3
+  const Bits one = Bits{} + static_cast<uint16_t>(118 << 7);
+  Bits value = magnitude >= 8 ? normal : magnitude >= 4 ? four : magnitude >= 2 ? two : one;
+  value += static_cast<uint16_t>(exponent << 7);
+  value = magnitude == 0 ? Bits{} : value;
+  value = magnitude == 0x7F ? Bits{} + 0x7FC0 : value;
+  return sign | value;
+}
+
+struct FoldRow {
+  OCTAVO_INLINE static void Run(const uint8_t* codes, const float* scale_inv, int64_t columns,
+                                bfloat16* out) {
+    for (int64_t start = 0; start < columns; start += kScaleTile, ++scale_inv) {
+      const int64_t end = std::min(start + kScaleTile, columns);
+      const auto exponent = static_cast<uint16_t>(ExponentOf(*scale_inv));
+      int64_t c = start;
+      for (; c + kLine <= end; c += kLine) {
+        LineBytes line;
+        std::memcpy(&line, codes + c, sizeof(line));
+        const Bits folded = Fold(__builtin_convertvector(line, Bits), exponent);
+        std::memcpy(out + c, &folded, sizeof(folded));
+      }
+      for (; c < end; ++c) out[c] = ToBfloat16(E4m3ToFloat(codes[c]) * *scale_inv);
+    }
+  }
+};
+
+void FoldMatrix(const Fp8Matrix& matrix, bfloat16* out) {
+#pragma omp parallel for schedule(static)
+  for (int64_t row = 0; row < matrix.rows; ++row) {
+    Vectorized<FoldRow>(matrix.codes + row * matrix.columns, ScalesOfRow(matrix, row),
+                        matrix.columns, out + row * matrix.columns);
+  }
+}
+
+// Sums of 128 products of codes in float32, which cannot leave its normal range, scaled and added
+// in float64.
+double ExactDot(const GemmFp8& op, int64_t row, int64_t column) {
+  const uint8_t* const a = op.a.codes + row * op.a.columns;
+  const uint8_t* const b = op.b.codes + column * op.b.columns;
+  const float* const a_scale = ScalesOfRow(op.a, row);
+  const float* const b_scale = ScalesOfRow(op.b, column);
+  double sum = 0;
+  for (int64_t tile = 0; tile < TileCount(op.a.columns); ++tile) {
+    const int64_t end = std::min((tile + 1) * kScaleTile, op.a.columns);
+    float partial = 0;
+    for (int64_t k = tile * kScaleTile; k < end; ++k)
+      partial += E4m3ToFloat(a[k]) * E4m3ToFloat(b[k]);
+    sum += static_cast<double>(partial) * static_cast<double>(a_scale[tile]) *
+           static_cast<double>(b_scale[tile]);
+  }
+  return sum;
+}
+
+void RunExact(const GemmFp8& op) {
+#pragma omp parallel for schedule(static)
+  for (int64_t row = 0; row < op.a.rows; ++row) {
+    for (int64_t column = 0; column < op.b.rows; ++column) {
+      double value = ExactDot(op, row, column);
+      if (op.bias != nullptr) value += static_cast<double>(ToFloat(op.bias[column]));
+      const int64_t at = row * op.b.rows + column;
+      if (op.c_type == ResultType::kBfloat16) {
+        static_cast<bfloat16*>(op.c)[at] = ToBfloat16(static_cast<float>(value));
+      } else {
+        float* const c = static_cast<float*>(op.c) + at;
+        *c = static_cast<float>(op.accumulate ? static_cast<double>(*c) + value : value);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+absl::Status RunGemmFp8(const GemmFp8& operation, Matmul* matmul, Scratch* a_scratch,
+                        Scratch* b_scratch) {
+  const Fp8Matrix& a = operation.a;
+  const Fp8Matrix& b = operation.b;
+  if (!FitsBfloat16(ExponentsOf(a), ExponentsOf(b))) {
+    RunExact(operation);
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(bfloat16* const a_wide, a_scratch->Get<bfloat16>(a.rows * a.columns));
+  ASSIGN_OR_RETURN(bfloat16* const b_wide, b_scratch->Get<bfloat16>(b.rows * b.columns));
+  FoldMatrix(a, a_wide);
+  FoldMatrix(b, b_wide);
+  return matmul->Run(GemmBf16{.a = a_wide,
+                              .b = b_wide,
+                              .a_layout = Layout::kNormal,
+                              .b_layout = Layout::kNormal,
+                              .m = a.rows,
+                              .n = b.rows,
+                              .k = a.columns,
+                              .bias = operation.bias,
+                              .c = operation.c,
+                              .c_type = operation.c_type,
+                              .accumulate = operation.accumulate});
+}
+
+}  // namespace octavo::kernels::cpu

@@ -1,0 +1,209 @@
+#include "kernels/cpu/matmul.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "dnnl.hpp"
+#include "kernels/cpu/simd.h"
+
+namespace octavo::kernels::cpu {
+namespace {
+
+using dnnl::memory;
+
+constexpr size_t kMaxPrimitives = 512;  // a model has a few dozen shapes; beyond, start again
+
+// All that a primitive is built for.
+struct Shape {
+  int64_t m;
+  int64_t n;
+  int64_t k;
+  Layout a_layout;
+  Layout b_layout;
+  ResultType c_type;
+  bool bias;
+  bool accumulate;
+
+  bool operator<(const Shape& other) const { return Key() < other.Key(); }
+  std::tuple<int64_t, int64_t, int64_t, Layout, Layout, ResultType, bool, bool> Key() const {
+    return {m, n, k, a_layout, b_layout, c_type, bias, accumulate};
+  }
+};
+
+struct Prepared {
+  dnnl::matmul::primitive_desc descriptor;
+  dnnl::matmul primitive;
+};
+
+Shape ShapeOf(const GemmBf16& op) {
+  return {.m = op.m,
+          .n = op.n,
+          .k = op.k,
+          .a_layout = op.a_layout,
+          .b_layout = op.b_layout,
+          .c_type = op.c_type,
+          .bias = op.bias != nullptr,
+          .accumulate = op.accumulate};
+}
+
+// A [rows, k] operand as oneDNN's source.
+memory::desc SourceOf(int64_t rows, int64_t k, Layout layout, memory::data_type type) {
+  return layout == Layout::kNormal ? memory::desc({rows, k}, type, memory::dims{k, 1})
+                                   : memory::desc({rows, k}, type, memory::dims{1, rows});
+}
+
+// A [rows, k] operand as oneDNN's weights, which are [k, rows].
+memory::desc WeightsOf(int64_t rows, int64_t k, Layout layout, memory::data_type type) {
+  return layout == Layout::kNormal ? memory::desc({k, rows}, type, memory::dims{1, k})
+                                   : memory::desc({k, rows}, type, memory::dims{rows, 1});
+}
+
+dnnl::matmul::primitive_desc Describe(const Shape& shape, memory::data_type operands,
+                                      const dnnl::engine& engine) {
+  const memory::data_type result =
+      shape.c_type == ResultType::kFloat32 ? memory::data_type::f32 : memory::data_type::bf16;
+  const memory::desc a = SourceOf(shape.m, shape.k, shape.a_layout, operands);
+  const memory::desc b = WeightsOf(shape.n, shape.k, shape.b_layout, operands);
+  const memory::desc c({shape.m, shape.n}, result, memory::dims{shape.n, 1});
+  dnnl::primitive_attr attributes;
+  if (shape.accumulate) {
+    dnnl::post_ops after;
+    after.append_sum(1.0f);
+    attributes.set_post_ops(after);
+  }
+  if (!shape.bias)
+    return dnnl::matmul::primitive_desc(dnnl::matmul::desc(a, b, c), attributes, engine);
+  const memory::desc bias({1, shape.n}, operands, memory::dims{shape.n, 1});
+  return dnnl::matmul::primitive_desc(dnnl::matmul::desc(a, b, bias, c), attributes, engine);
+}
+
+struct WidenChunk {
+  OCTAVO_INLINE static void Run(const bfloat16* from, float* to, int64_t count) {
+    int64_t i = 0;
+    for (; i + kLanes <= count; i += kLanes) Store(to + i, Load(from + i));
+    for (; i < count; ++i) to[i] = ToFloat(from[i]);
+  }
+};
+
+void WidenAll(const bfloat16* from, float* to, int64_t count) {
+  constexpr int64_t kChunk = 16384;
+#pragma omp parallel for schedule(static)
+  for (int64_t start = 0; start < count; start += kChunk)
+    Vectorized<WidenChunk>(from + start, to + start, std::min(kChunk, count - start));
+}
+
+class OneDnnMatmul final : public Matmul {
+ public:
+  explicit OneDnnMatmul(Memory* memory)
+      : wide_a_(memory), wide_b_(memory), wide_bias_(memory), wide_c_(memory) {
+    const Shape probe = {.m = 64,
+                         .n = 64,
+                         .k = 64,
+                         .a_layout = Layout::kNormal,
+                         .b_layout = Layout::kNormal,
+                         .c_type = ResultType::kFloat32,
+                         .bias = false,
+                         .accumulate = false};
+    try {
+      implementation_ = cpu::Describe(probe, memory::data_type::bf16, engine_).impl_info_str();
+    } catch (const dnnl::error&) {
+      widens_ = true;
+      implementation_ = cpu::Describe(probe, memory::data_type::f32, engine_).impl_info_str();
+    }
+  }
+
+  std::string Describe() const override {
+    const dnnl_version_t* const version = dnnl_version();
+    return absl::StrCat("oneDNN ", version->major, ".", version->minor, ".", version->patch,
+                        widens_ ? " f32" : " bf16", " (", implementation_, ")");
+  }
+
+  absl::Status Run(const GemmBf16& operation) override {
+    try {
+      return widens_ ? RunWidened(operation) : RunNative(operation);
+    } catch (const dnnl::error& error) {
+      return absl::InternalError(absl::StrCat("oneDNN product of ", operation.m, " x ", operation.n,
+                                              " x ", operation.k, ": ", error.message));
+    }
+  }
+
+ private:
+  absl::Status RunNative(const GemmBf16& op) {
+    Execute(ShapeOf(op), memory::data_type::bf16, op.a, op.b, op.bias, op.c);
+    return absl::OkStatus();
+  }
+
+  // oneDNN's float32 product writes float32 alone; a BF16 result is rounded afterwards.
+  absl::Status RunWidened(const GemmBf16& op) {
+    ASSIGN_OR_RETURN(float* const a, wide_a_.Get<float>(op.m * op.k));
+    ASSIGN_OR_RETURN(float* const b, wide_b_.Get<float>(op.n * op.k));
+    ASSIGN_OR_RETURN(float* const bias, wide_bias_.Get<float>(op.n));
+    WidenAll(op.a, a, op.m * op.k);
+    WidenAll(op.b, b, op.n * op.k);
+    if (op.bias != nullptr) WidenAll(op.bias, bias, op.n);
+    Shape shape = ShapeOf(op);
+    shape.c_type = ResultType::kFloat32;
+    if (op.c_type == ResultType::kFloat32) {
+      Execute(shape, memory::data_type::f32, a, b, bias, op.c);
+      return absl::OkStatus();
+    }
+    ASSIGN_OR_RETURN(float* const c, wide_c_.Get<float>(op.m * op.n));
+    Execute(shape, memory::data_type::f32, a, b, bias, c);
+    auto* const narrow = static_cast<bfloat16*>(op.c);
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < op.m * op.n; ++i) narrow[i] = ToBfloat16(c[i]);
+    return absl::OkStatus();
+  }
+
+  const Prepared& Prepare(const Shape& shape, memory::data_type operands) {
+    auto found = prepared_.find(shape);
+    if (found == prepared_.end()) {
+      if (prepared_.size() >= kMaxPrimitives) prepared_.clear();
+      const auto descriptor = cpu::Describe(shape, operands, engine_);
+      found = prepared_.emplace(shape, Prepared{descriptor, dnnl::matmul(descriptor)}).first;
+    }
+    return found->second;
+  }
+
+  void Execute(const Shape& shape, memory::data_type operands, const void* a, const void* b,
+               const void* bias, void* c) {
+    const auto& [descriptor, primitive] = Prepare(shape, operands);
+    const auto wrap = [this](const memory::desc& shape_of, const void* data) {
+      return memory(shape_of, engine_, const_cast<void*>(data));
+    };
+    std::unordered_map<int, memory> arguments = {
+        {DNNL_ARG_SRC, wrap(descriptor.src_desc(), a)},
+        {DNNL_ARG_WEIGHTS, wrap(descriptor.weights_desc(), b)},
+        {DNNL_ARG_DST, wrap(descriptor.dst_desc(), c)}};
+    if (shape.bias) arguments.emplace(DNNL_ARG_BIAS, wrap(descriptor.bias_desc(), bias));
+    primitive.execute(stream_, arguments);
+    stream_.wait();
+  }
+
+  dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream_{engine_};
+  bool widens_ = false;
+  std::string implementation_;
+  std::map<Shape, Prepared> prepared_;
+  Scratch wide_a_;
+  Scratch wide_b_;
+  Scratch wide_bias_;
+  Scratch wide_c_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Matmul>> Matmul::Create(Memory* memory) {
+  try {
+    return std::unique_ptr<Matmul>(new OneDnnMatmul(memory));
+  } catch (const dnnl::error& error) {
+    return absl::InternalError(absl::StrCat("opening oneDNN: ", error.message));
+  }
+}
+
+}  // namespace octavo::kernels::cpu

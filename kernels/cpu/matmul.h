@@ -1,0 +1,23 @@
+// BF16 matrix products through oneDNN. Where oneDNN has no BF16 product for the processor, both
+// operands are widened to float32 first: the same numbers up to the order of sums.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "kernels/cpu/scratch.h"
+#include "kernels/ops/matmul.h"
+
+namespace octavo::kernels::cpu {
+
+class Matmul {
+ public:
+  static absl::StatusOr<std::unique_ptr<Matmul>> Create(Memory* memory);
+  virtual ~Matmul() = default;
+
+  virtual std::string Describe() const = 0;
+  virtual absl::Status Run(const GemmBf16& operation) = 0;
+};
+
+}  // namespace octavo::kernels::cpu
