@@ -85,7 +85,7 @@ absl::Status Session::HoldStream(absl::Duration heartbeat) {
   do {
     if (!stream->Write(delegate_->MakeHeartbeat())) break;
   } while (AwaitNextHeartbeat(heartbeat));
-  context.TryCancel();
+  if (StreamIsOpen()) context.TryCancel();  // else its own status says why it ended
   reader.join();
   return FromGrpc(stream->Finish());
 }
@@ -100,6 +100,11 @@ void Session::ReadStream(Coordinator::Stream* stream) {
   }
   absl::MutexLock lock(&mutex_);
   reading_ = false;
+}
+
+bool Session::StreamIsOpen() {
+  absl::MutexLock lock(&mutex_);
+  return reading_;
 }
 
 bool Session::AwaitNextHeartbeat(absl::Duration heartbeat) {

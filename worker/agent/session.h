@@ -49,6 +49,7 @@ class Session {
   void ReadStream(Coordinator::Stream* stream);
   // True when another heartbeat is due, false when the stream has ended or has to.
   bool AwaitNextHeartbeat(absl::Duration heartbeat);
+  bool StreamIsOpen();
   bool AwaitStop(absl::Duration time_limit);
 
   Coordinator* const coordinator_;

@@ -1,0 +1,176 @@
+#include "worker/agent/agent.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/strip.h"
+#include "tests/unit/agent/fake_coordinator.h"
+#include "tests/unit/agent/support.h"
+
+namespace octavo::agent {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+const SystemClock kClock;
+
+class AgentTest : public ::testing::Test {
+ protected:
+  AgentTest() : coordinator_(folder_.path() + "/coordinator.sock") {}
+
+  void StartAgent() {
+    Config config;
+    config.server = coordinator_.address();
+    config.worker_id = "worker-1";
+    config.trainer = FakeTrainer();
+    config.stop_grace = absl::Milliseconds(300);
+    v1::Device device;
+    device.set_kind("cpu");
+    device.set_memory_bytes(1 << 20);
+    agent_ = std::make_unique<Agent>(Agent::Options{.config = config,
+                                                    .socket_folder = folder_.path(),
+                                                    .devices = {device},
+                                                    .version = "1",
+                                                    .clock = &kClock});
+  }
+  // Lets the agent work until the condition holds.
+  bool Comes(const std::function<bool()>& condition) {
+    return Eventually([&] {
+      agent_->Tick();
+      return condition();
+    });
+  }
+  // Assigns a job whose trainer waits; its process number.
+  int StartWaitingJob() {
+    coordinator_.Assign(MakeAssignment("wait"));
+    int process = 0;
+    EXPECT_TRUE(Comes([&] {
+      const std::vector<std::string> lines = coordinator_.lines();
+      return !lines.empty() && absl::SimpleAtoi(absl::StripPrefix(lines[0], "process "), &process);
+    }));
+    return process;
+  }
+
+  TemporaryFolder folder_;
+  FakeCoordinator coordinator_;
+  std::unique_ptr<Agent> agent_;
+};
+
+TEST_F(AgentTest, RegistersItsDevicesAndRunsWhatIsAssigned) {
+  StartAgent();
+  coordinator_.Assign(MakeAssignment("succeed"));
+  ASSERT_TRUE(Comes([&] { return coordinator_.ends().size() == 1; }));
+  EXPECT_FALSE(coordinator_.ends()[0].has_failure());
+  EXPECT_EQ(coordinator_.last_registration().devices_size(), 1);
+  EXPECT_TRUE(Comes([&] { return coordinator_.running().empty() && agent_->running() == 0; }));
+}
+
+TEST_F(AgentTest, AnAssignmentThatComesAgainAfterItsEndIsNotRunAgain) {
+  StartAgent();
+  coordinator_.Assign(MakeAssignment("succeed"));
+  ASSERT_TRUE(Comes([&] { return agent_->running() == 0 && coordinator_.ends().size() == 1; }));
+  coordinator_.Assign(MakeAssignment("succeed"));  // the same epoch, late
+  const int heartbeats = coordinator_.heartbeats();
+  ASSERT_TRUE(Comes([&] { return coordinator_.heartbeats() > heartbeats + 3; }));
+  EXPECT_EQ(coordinator_.ends().size(), 1u);
+  coordinator_.Assign(MakeAssignment("succeed", "job-a", 2));
+  EXPECT_TRUE(Comes([&] { return coordinator_.ends().size() == 2; })) << "a new epoch is news";
+}
+
+TEST_F(AgentTest, ACancelledJobIsStoppedAndReported) {
+  StartAgent();
+  const int process = StartWaitingJob();
+  coordinator_.Cancel(MakeAssignment("wait").lease());
+  ASSERT_TRUE(Comes([&] { return coordinator_.ends().size() == 1; }));
+  EXPECT_EQ(coordinator_.ends()[0].failure().cause(), v1::FAILURE_CAUSE_CANCELLED);
+  EXPECT_FALSE(IsAlive(process));
+}
+
+TEST_F(AgentTest, ATrainerWhoseLeaseIsNotRenewedIsStopped) {
+  coordinator_.lease = absl::Milliseconds(900);
+  coordinator_.margin = absl::Milliseconds(100);
+  StartAgent();
+  const int process = StartWaitingJob();
+  coordinator_.RenewLeases(false);
+  ASSERT_TRUE(Comes([&] { return !IsAlive(process); }));
+  ASSERT_TRUE(Comes([&] { return coordinator_.ends().size() == 1; }));
+  EXPECT_EQ(coordinator_.ends()[0].failure().cause(), v1::FAILURE_CAUSE_WORKER_LOST);
+}
+
+TEST_F(AgentTest, ATrainerWhoseCoordinatorIsGoneForLongIsStopped) {
+  coordinator_.lease = absl::Milliseconds(900);
+  coordinator_.margin = absl::Milliseconds(100);
+  StartAgent();
+  const int process = StartWaitingJob();
+  coordinator_.Stop();
+  EXPECT_TRUE(Comes([&] { return !IsAlive(process); }));
+}
+
+TEST_F(AgentTest, AShortAbsenceOfTheCoordinatorDoesNotDisturbTheTrainer) {
+  StartAgent();
+  const int process = StartWaitingJob();
+  coordinator_.Stop();
+  coordinator_.Start();
+  ASSERT_TRUE(Comes([&] { return coordinator_.registrations() == 2; }));
+  ASSERT_TRUE(Comes([&] { return coordinator_.running().size() == 1; }));
+  EXPECT_TRUE(IsAlive(process));
+  EXPECT_EQ(coordinator_.last_registration().running_size(), 1);
+  EXPECT_THAT(coordinator_.ends(), IsEmpty());
+}
+
+TEST_F(AgentTest, WhatTheCoordinatorDoesNotKeepIsKilledInSilence) {
+  StartAgent();
+  const int process = StartWaitingJob();
+  coordinator_.KeepOnRegistration(false);
+  coordinator_.Stop();
+  coordinator_.Start();
+  ASSERT_TRUE(Comes([&] { return !IsAlive(process) && agent_->running() == 0; }));
+  EXPECT_THAT(coordinator_.ends(), IsEmpty());
+}
+
+TEST_F(AgentTest, AResultThatCouldNotBeReportedIsReportedLater) {
+  StartAgent();
+  const int process = StartWaitingJob();
+  coordinator_.Stop();
+  kill(process, SIGKILL);
+  ASSERT_TRUE(Comes([&] { return !IsAlive(process); }));
+  EXPECT_EQ(agent_->running(), 1u) << "its end is not reported yet";
+  coordinator_.Start();
+  ASSERT_TRUE(Comes([&] { return coordinator_.ends().size() == 1; }));
+  EXPECT_EQ(coordinator_.ends()[0].failure().cause(), v1::FAILURE_CAUSE_TRAINER_CRASHED);
+}
+
+TEST_F(AgentTest, AShutdownEndsTheTrainerAndSaysThatTheWorkerIsLeaving) {
+  StartAgent();
+  const int process = StartWaitingJob();
+  agent_->Shutdown();
+  EXPECT_FALSE(IsAlive(process));
+  ASSERT_EQ(coordinator_.ends().size(), 1u);
+  EXPECT_EQ(coordinator_.ends()[0].failure().cause(), v1::FAILURE_CAUSE_WORKER_LOST);
+  EXPECT_EQ(coordinator_.ends()[0].failure().message(), "the worker is shutting down");
+}
+
+TEST_F(AgentTest, ARejectionForGoodEndsTheAgent) {
+  coordinator_.RejectRegistrations();
+  StartAgent();
+  ASSERT_TRUE(Comes([&] { return !agent_->status().ok(); }));
+  EXPECT_THAT(std::string(agent_->status().message()), HasSubstr("was replaced"));
+}
+
+TEST_F(AgentTest, ABrokenInspectionIsAnsweredWithAWarning) {
+  StartAgent();
+  v1::Inspect inspect;
+  inspect.set_inspection_id("i-1");
+  coordinator_.Inspect(inspect);  // the fake trainer does not know --inspect
+  ASSERT_TRUE(Comes([&] { return coordinator_.inspections().size() == 1; }));
+  EXPECT_EQ(coordinator_.inspections()[0].inspection_id(), "i-1");
+  EXPECT_EQ(coordinator_.inspections()[0].warnings_size(), 1);
+  EXPECT_FALSE(coordinator_.inspections()[0].has_plan());
+}
+
+}  // namespace
+}  // namespace octavo::agent
