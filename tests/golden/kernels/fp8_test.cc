@@ -1,0 +1,303 @@
+// FP8 conversions, scales, tiles and products against the goldens in fp8/: codes and scales byte
+// for byte, products within their bound.
+#include <cmath>
+#include <fstream>
+#include <iterator>
+
+#include "kernels/numerics/e4m3.h"
+#include "kernels/numerics/scale.h"
+#include "kernels/numerics/tile.h"
+#include "nlohmann/json.hpp"
+#include "tests/support/bound.h"
+#include "tests/support/device.h"
+#include "tests/support/golden.h"
+#include "tests/support/numbers.h"
+#include "tests/support/safetensors.h"
+
+namespace octavo {
+namespace {
+
+using kernels::bfloat16;
+using kernels::Fp8Matrix;
+using kernels::Granularity;
+using kernels::ResultType;
+using testing::BoundShare;
+using testing::Device;
+using testing::Safetensors;
+
+std::string ReadAll(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+}
+
+class Fp8Golden : public ::testing::Test {
+ protected:
+  void SetUp() override { OCTAVO_SKIP_WITHOUT_GOLDEN("fp8"); }
+  std::string Path(const std::string& file) { return testing::GoldenFolder("fp8/" + file); }
+};
+
+TEST_F(Fp8Golden, EveryBfloat16HasTheGoldenCode) {
+  const std::string codes = ReadAll(Path("e4m3_from_bf16.bin"));
+  ASSERT_EQ(codes.size(), 65536u);
+  for (size_t bits = 0; bits < codes.size(); ++bits) {
+    const bfloat16 x = {static_cast<uint16_t>(bits)};
+    ASSERT_EQ(kernels::FloatToE4m3(ToFloat(x)), static_cast<uint8_t>(codes[bits])) << bits;
+  }
+}
+
+TEST_F(Fp8Golden, Float32AroundEveryRoundingBoundaryHasTheGoldenCode) {
+  const Safetensors file(Path("e4m3_from_fp32.safetensors"));
+  const auto input = file.at("input").As<float>();
+  const auto codes = file.at("code").As<uint8_t>();
+  ASSERT_EQ(input.size(), codes.size());
+  for (size_t i = 0; i < input.size(); ++i)
+    ASSERT_EQ(kernels::FloatToE4m3(input[i]), codes[i]) << input[i];
+}
+
+TEST_F(Fp8Golden, EveryCodeHasTheGoldenValue) {
+  const std::string bytes = ReadAll(Path("e4m3_values.f32"));
+  std::vector<float> values(256);
+  ASSERT_EQ(bytes.size(), 1024u);
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  for (int code = 0; code < 256; ++code) {
+    const float value = kernels::E4m3ToFloat(static_cast<uint8_t>(code));
+    if (std::isnan(values[static_cast<size_t>(code)])) {
+      EXPECT_TRUE(std::isnan(value)) << code;
+    } else {
+      EXPECT_EQ(value, values[static_cast<size_t>(code)]) << code;
+      EXPECT_EQ(std::signbit(value), std::signbit(values[static_cast<size_t>(code)])) << code;
+    }
+  }
+}
+
+TEST_F(Fp8Golden, EveryAmaxHasTheGoldenScale) {
+  const Safetensors file(Path("scales.safetensors"));
+  const auto amax = file.at("amax").As<float>();
+  const auto scale_inv = file.at("scale_inv").As<float>();
+  ASSERT_EQ(amax.size(), scale_inv.size());
+  for (size_t i = 0; i < amax.size(); ++i)
+    ASSERT_EQ(kernels::PowerOfTwo(-kernels::ScaleExponent(amax[i])), scale_inv[i]) << amax[i];
+}
+
+TEST_F(Fp8Golden, TilesWithOneNonfiniteElementHaveTheGoldenCodes) {
+  const auto cases = nlohmann::json::parse(ReadAll(Path("nonfinite.json")));
+  ASSERT_FALSE(cases.empty());
+  for (const auto& entry : cases) {
+    std::vector<bfloat16> x;
+    std::vector<uint8_t> want;
+    for (const auto& row : entry.at("x_bits"))
+      for (const auto& bits : row) x.push_back({bits.get<uint16_t>()});
+    for (const auto& row : entry.at("codes"))
+      for (const auto& code : row) want.push_back(code.get<uint8_t>());
+    std::vector<float> want_scales;
+    for (const auto& row : entry.at("scale_inv")) {
+      if (row.is_array()) {
+        for (const auto& scale : row) want_scales.push_back(scale.get<float>());
+      } else {
+        want_scales.push_back(row.get<float>());
+      }
+    }
+    const auto rows = static_cast<int64_t>(entry.at("x_bits").size());
+    const auto columns = static_cast<int64_t>(x.size()) / rows;
+    Device device;
+    uint8_t* const codes = device.Make<uint8_t>(rows * columns);
+    float* const scales = device.Make<float>(kernels::TileScales(rows, columns));
+    uint32_t* const nonfinite = device.Put<uint32_t>({0});
+    ASSERT_TRUE(device
+                    ->Run(kernels::QuantizeTiles{.x = device.Put(x),
+                                                 .rows = rows,
+                                                 .columns = columns,
+                                                 .row_codes = codes,
+                                                 .row_scale_inv = scales,
+                                                 .column_codes = nullptr,
+                                                 .column_scale_inv = nullptr,
+                                                 .nonfinite = nonfinite})
+                    .ok());
+    EXPECT_EQ(device.Get(codes, rows * columns), want);
+    EXPECT_EQ(device.Get(scales, kernels::TileScales(rows, columns)), want_scales);
+    EXPECT_EQ(device.Get(nonfinite, 1)[0], 1u);
+  }
+}
+
+// One linear layer of the goldens: x [T, K], dy [T, N], w [N, K].
+class LinearGolden : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    OCTAVO_SKIP_WITHOUT_GOLDEN("fp8");
+    file_ = std::make_unique<Safetensors>(
+        testing::GoldenFolder(std::string("fp8/linear_") + GetParam() + ".safetensors"));
+    tokens_ = file_->at("x").shape.at(0);
+    inputs_ = file_->at("x").shape.at(1);
+    outputs_ = file_->at("dy").shape.at(1);
+  }
+
+  void ExpectTiles(const std::string& name, int64_t columns) {
+    Device device;
+    const int64_t rows = tokens_;
+    uint8_t* const row_codes = device.Make<uint8_t>(rows * columns);
+    uint8_t* const column_codes = device.Make<uint8_t>(rows * columns);
+    float* const row_scales = device.Make<float>(kernels::TileScales(rows, columns));
+    float* const column_scales = device.Make<float>(kernels::TileScales(columns, rows));
+    ASSERT_TRUE(device
+                    ->Run(kernels::QuantizeTiles{.x = device.Put(file_->at(name).As<bfloat16>()),
+                                                 .rows = rows,
+                                                 .columns = columns,
+                                                 .row_codes = row_codes,
+                                                 .row_scale_inv = row_scales,
+                                                 .column_codes = column_codes,
+                                                 .column_scale_inv = column_scales,
+                                                 .nonfinite = nullptr})
+                    .ok());
+    EXPECT_EQ(device.Get(row_codes, rows * columns), Codes(name + "_row"));
+    EXPECT_EQ(device.Get(row_scales, kernels::TileScales(rows, columns)), Scales(name + "_row"));
+    EXPECT_EQ(device.Get(column_codes, rows * columns), Codes(name + "_col"));
+    EXPECT_EQ(device.Get(column_scales, kernels::TileScales(columns, rows)), Scales(name + "_col"));
+  }
+
+  std::vector<uint8_t> Codes(const std::string& name) {
+    return file_->at(name + ".codes").As<uint8_t>();
+  }
+  std::vector<float> Scales(const std::string& name) {
+    return file_->at(name + ".scale_inv").As<float>();
+  }
+
+  Fp8Matrix Put(Device* device, const std::string& name, int64_t rows, int64_t columns,
+                Granularity granularity = Granularity::kTile1x128) {
+    return {.codes = device->Put(Codes(name)),
+            .scale_inv = device->Put(Scales(name)),
+            .rows = rows,
+            .columns = columns,
+            .granularity = granularity};
+  }
+
+  // Within the bound of a float32 sum over k terms, plus `rounding` of the value.
+  void ExpectProduct(const std::string& name, const std::vector<double>& got, int64_t k,
+                     double rounding) {
+    const auto want = file_->at(name).As<float>();
+    const auto magnitude = file_->at(name + ".magnitude").As<float>();
+    ASSERT_EQ(got.size(), want.size());
+    BoundShare share;
+    for (size_t i = 0; i < want.size(); ++i) {
+      const double sum = 4 * std::sqrt(static_cast<double>(k)) * std::ldexp(1, -24) *
+                             static_cast<double>(magnitude[i]) +
+                         std::ldexp(1, -126);
+      const auto exact = static_cast<double>(want[i]);
+      share.Add(got[i], exact, sum + rounding * std::fabs(exact));
+    }
+    EXPECT_TRUE(share.Holds(name.c_str()));
+  }
+
+  std::unique_ptr<Safetensors> file_;
+  int64_t tokens_ = 0;
+  int64_t inputs_ = 0;
+  int64_t outputs_ = 0;
+};
+
+TEST_P(LinearGolden, ActivationsAndGradientsAreQuantisedToTheByte) {
+  ExpectTiles("x", inputs_);
+  ExpectTiles("dy", outputs_);
+}
+
+TEST_P(LinearGolden, WeightsAreQuantisedToTheByteBothWays) {
+  Device device;
+  const int64_t count = outputs_ * inputs_;
+  const int64_t blocks = kernels::BlockScales(outputs_, inputs_);
+  uint8_t* const codes = device.Make<uint8_t>(count);
+  uint8_t* const transposed = device.Make<uint8_t>(count);
+  float* const scales = device.Make<float>(blocks);
+  float* const transposed_scales = device.Make<float>(blocks);
+  ASSERT_TRUE(device
+                  ->Run(kernels::QuantizeBlocks{.x = device.Put(file_->at("w_master").As<float>()),
+                                                .rows = outputs_,
+                                                .columns = inputs_,
+                                                .codes = codes,
+                                                .scale_inv = scales,
+                                                .transposed_codes = transposed,
+                                                .transposed_scale_inv = transposed_scales,
+                                                .nonfinite = nullptr})
+                  .ok());
+  const std::vector<uint8_t> want = Codes("w");
+  const std::vector<uint8_t> got = device.Get(transposed, count);
+  EXPECT_EQ(device.Get(codes, count), want);
+  EXPECT_EQ(device.Get(scales, blocks), Scales("w"));
+  for (int64_t n = 0; n < outputs_; ++n) {
+    for (int64_t k = 0; k < inputs_; ++k) {
+      ASSERT_EQ(got[static_cast<size_t>(k * outputs_ + n)],
+                want[static_cast<size_t>(n * inputs_ + k)]);
+    }
+  }
+}
+
+TEST_P(LinearGolden, ForwardProductStaysWithinItsBound) {
+  Device device;
+  const int64_t count = tokens_ * outputs_;
+  auto* const c = device.Make<float>(count);
+  auto* const rounded = device.Make<bfloat16>(count);
+  kernels::GemmFp8 product = {.a = Put(&device, "x_row", tokens_, inputs_),
+                              .b = Put(&device, "w", outputs_, inputs_, Granularity::kBlock128x128),
+                              .bias = nullptr,
+                              .c = c,
+                              .c_type = ResultType::kFloat32,
+                              .accumulate = false};
+  ASSERT_TRUE(device->Run(product).ok());
+  ExpectProduct("fprop", testing::ToDouble(device.Get(c, count)), inputs_, 0);
+  product.c = rounded;
+  product.c_type = ResultType::kBfloat16;
+  ASSERT_TRUE(device->Run(product).ok());
+  ExpectProduct("fprop", testing::ToDouble(device.Get(rounded, count)), inputs_, std::ldexp(1, -8));
+}
+
+TEST_P(LinearGolden, InputGradientStaysWithinItsBound) {
+  Device device;
+  const int64_t count = tokens_ * inputs_;
+  auto* const c = device.Make<float>(count);
+  const std::vector<uint8_t> codes = Codes("w");
+  const std::vector<float> scales = Scales("w");
+  std::vector<uint8_t> transposed(codes.size());
+  std::vector<float> transposed_scales(scales.size());
+  for (int64_t n = 0; n < outputs_; ++n)
+    for (int64_t k = 0; k < inputs_; ++k)
+      transposed[static_cast<size_t>(k * outputs_ + n)] =
+          codes[static_cast<size_t>(n * inputs_ + k)];
+  const int64_t down = kernels::TileCount(outputs_);
+  const int64_t across = kernels::TileCount(inputs_);
+  for (int64_t n = 0; n < down; ++n)
+    for (int64_t k = 0; k < across; ++k)
+      transposed_scales[static_cast<size_t>(k * down + n)] =
+          scales[static_cast<size_t>(n * across + k)];
+  const Fp8Matrix weights = {.codes = device.Put(transposed),
+                             .scale_inv = device.Put(transposed_scales),
+                             .rows = inputs_,
+                             .columns = outputs_,
+                             .granularity = Granularity::kBlock128x128};
+  ASSERT_TRUE(device
+                  ->Run(kernels::GemmFp8{.a = Put(&device, "dy_row", tokens_, outputs_),
+                                         .b = weights,
+                                         .bias = nullptr,
+                                         .c = c,
+                                         .c_type = ResultType::kFloat32,
+                                         .accumulate = false})
+                  .ok());
+  ExpectProduct("dgrad", testing::ToDouble(device.Get(c, count)), outputs_, 0);
+}
+
+TEST_P(LinearGolden, WeightGradientStaysWithinItsBound) {
+  Device device;
+  const int64_t count = outputs_ * inputs_;
+  auto* const c = device.Make<float>(count);
+  ASSERT_TRUE(device
+                  ->Run(kernels::GemmFp8{.a = Put(&device, "dy_col", outputs_, tokens_),
+                                         .b = Put(&device, "x_col", inputs_, tokens_),
+                                         .bias = nullptr,
+                                         .c = c,
+                                         .c_type = ResultType::kFloat32,
+                                         .accumulate = false})
+                  .ok());
+  ExpectProduct("wgrad", testing::ToDouble(device.Get(c, count)), tokens_, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Fp8, LinearGolden,
+                         ::testing::Values("square", "wide", "ragged", "smollm2", "one_token"));
+
+}  // namespace
+}  // namespace octavo
