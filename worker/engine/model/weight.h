@@ -1,9 +1,9 @@
 // Copies of master weights that passes read, remade by Update after every optimizer step.
 #pragma once
 
+#include <map>
 #include <string>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "worker/engine/model/shape.h"
@@ -16,10 +16,10 @@ class ParameterIndex {
   explicit ParameterIndex(const ParameterLayout& layout);
   // A name that the layout lacks is our own fault.
   const ParameterSpec& Get(const std::string& name) const;
-  bool Has(const std::string& name) const { return by_name_.contains(name); }
+  bool Has(const std::string& name) const { return by_name_.count(name) > 0; }
 
  private:
-  absl::flat_hash_map<std::string, ParameterSpec> by_name_;
+  std::map<std::string, ParameterSpec> by_name_;
 };
 
 class Bfloat16Weight {

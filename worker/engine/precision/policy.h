@@ -3,10 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "worker/engine/model/shape.h"
 #include "worker/engine/plan.h"
@@ -21,14 +21,14 @@ class PrecisionPolicy {
   static absl::StatusOr<PrecisionPolicy> Create(const RecipePlan& recipe,
                                                 const ParameterLayout& layout);
 
-  bool IsFp8(const std::string& module) const { return fp8_modules_.contains(module); }
+  bool IsFp8(const std::string& module) const { return fp8_modules_.count(module) > 0; }
   bool any_fp8() const { return !fp8_modules_.empty(); }
   // Of linear weights that a pattern keeps in BF16; RunShape::bf16_linear_parameters.
   int64_t kept_parameters() const { return kept_parameters_; }
 
  private:
   PrecisionPolicy() = default;
-  absl::flat_hash_set<std::string> fp8_modules_;
+  std::set<std::string> fp8_modules_;
   int64_t kept_parameters_ = 0;
 };
 
