@@ -1,0 +1,120 @@
+// A run over rows that a test writes down itself.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "gtest/gtest.h"
+#include "tests/support/model_fixture.h"
+#include "worker/engine/checkpoint/random_weights.h"
+#include "worker/engine/run.h"
+
+namespace octavo::engine {
+
+// Training rows in the order given, again and again; no held-out rows unless given.
+class FixedCorpus final : public Corpus {
+ public:
+  using Rows = std::vector<std::vector<octavo::testing::Document>>;
+
+  explicit FixedCorpus(Rows rows, Rows holdout = {})
+      : rows_(std::move(rows)), holdout_(std::move(holdout)) {
+    report_.train_rows = static_cast<int64_t>(rows_.size());
+    report_.holdout_rows = static_cast<int64_t>(holdout_.size());
+  }
+  const CorpusReport& report() const override { return report_; }
+  std::string sha256() const override { return "fixed"; }
+  Batch TrainBatch(uint64_t, int64_t first_sample, int64_t rows) const override {
+    Rows chosen;
+    for (int64_t i = first_sample; i < first_sample + rows; ++i) {
+      chosen.push_back(rows_[static_cast<size_t>(i) % rows_.size()]);
+    }
+    return octavo::testing::Pack(chosen);
+  }
+  Batch HoldoutBatch(int64_t first_row, int64_t rows) const override {
+    const auto first = holdout_.begin() + first_row;
+    return octavo::testing::Pack(
+        Rows(first, first + std::min<int64_t>(rows, holdout_.end() - first)));
+  }
+
+ private:
+  Rows rows_;
+  Rows holdout_;
+  CorpusReport report_;
+};
+
+inline ModelConfig TinyModel() {
+  ModelConfig config;
+  config.model_type = "llama";
+  config.shape = {.vocabulary = 48,
+                  .hidden = 32,
+                  .intermediate = 64,
+                  .layers = 2,
+                  .heads = 4,
+                  .kv_heads = 2,
+                  .head_dim = 8,
+                  .tied = true};
+  config.max_positions = 512;
+  config.initializer_range = 0.08;
+  return config;
+}
+
+inline RunPlan TinyPlan(int64_t sequence) {
+  RunPlan plan;
+  plan.data.sequence_length = sequence;
+  plan.optimizer.learning_rate = 1e-2;
+  plan.optimizer.min_learning_rate = 1e-3;
+  plan.optimizer.weight_decay = 0;
+  plan.schedule.kind = SchedulePlan::Kind::kConstant;
+  plan.steps = 1000;
+  plan.seed = 5;
+  plan.probe_every_steps = 0;
+  return plan;
+}
+
+// The backend outlives the run.
+struct TestRun {
+  std::unique_ptr<kernels::Backend> backend;
+  std::unique_ptr<Run> run;
+
+  StepReport Step() {
+    absl::StatusOr<StepReport> report = run->Step();
+    EXPECT_TRUE(report.ok()) << report.status();
+    return report.ok() ? *report : StepReport{};
+  }
+  std::string WeightsSha256() {
+    absl::StatusOr<FinalReport> report = run->Finish();
+    EXPECT_TRUE(report.ok()) << report.status();
+    return report.ok() ? report->weights_sha256 : "";
+  }
+};
+
+inline TestRun MakeRun(const RunPlan& plan, FixedCorpus::Rows rows,
+                       FixedCorpus::Rows holdout = {}) {
+  TestRun result;
+  result.backend = *kernels::OpenBackend("cpu", {.memory_bytes = 0, .threads = 1});
+  RunParts parts;
+  parts.plan = plan;
+  parts.config = TinyModel();
+  parts.backend = result.backend.get();
+  parts.tokenizer = MakeByteTokenizer();
+  parts.corpus = std::make_unique<FixedCorpus>(std::move(rows), std::move(holdout));
+  parts.parameters = *Parameters::Create(PlanParameters(parts.config.shape), parts.backend);
+  parts.transformer =
+      *Transformer::Create({.config = parts.config,
+                            .recipe = plan.recipe,
+                            .max_tokens = plan.micro_batch * plan.data.sequence_length},
+                           parts.parameters->layout(), parts.backend);
+  parts.optimizer = *Optimizer::Create(plan.optimizer, parts.backend);
+  CHECK(
+      InitialiseWeights(*parts.parameters, plan.seed, parts.config.initializer_range, parts.backend)
+          .ok());
+  CHECK(parts.transformer->UpdateWeights(*parts.parameters).ok());
+  result.run = std::make_unique<Run>(std::move(parts));
+  return result;
+}
+
+}  // namespace octavo::engine
