@@ -52,22 +52,24 @@ class YamlConfig final : public CLI::Config {
   }
 };
 
-// "1500ms", "1s", "2m": a positive length of time.
+// Declares flags with their present values as defaults. A repeated flag counts as its last mention.
 class Flags {
  public:
   explicit Flags(CLI::App* app) : app_(*app) {}
 
   void Text(const std::string& name, std::string* value, const std::string& help) {
-    app_.add_option(name, *value, help)->capture_default_str();
+    app_.add_option(name, *value, help)->capture_default_str()->take_last();
   }
 
   void Number(const std::string& name, int64_t* value, std::pair<int64_t, int64_t> range,
               const std::string& help) {
     app_.add_option(name, *value, help)
         ->capture_default_str()
+        ->take_last()
         ->check(CLI::Range(range.first, range.second));
   }
 
+  // "1500ms", "1s", "2m": a positive length of time.
   void Duration(const std::string& name, absl::Duration* value, const std::string& help) {
     app_.add_option_function<std::string>(
             name,
@@ -84,6 +86,7 @@ class Flags {
             },
             help)
         ->default_str(absl::FormatDuration(*value))
+        ->take_last()
         ->type_name("DURATION");
   }
 

@@ -121,11 +121,13 @@ TEST(SubmitJob, WantsABaselineThatSucceeded) {
 TEST(SubmitJob, PlansTheMemoryOfAModelThatItCanSee) {
   TestCoordinator octavod;
   std::filesystem::create_directories(octavod.folder() + "/model");
-  std::ofstream(octavod.folder() + "/model/config.json")
-      << R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"],
-    "vocab_size": 512, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
-    "num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 256, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
-    "hidden_act": "silu", "tie_word_embeddings": true, "eos_token_id": 0, "initializer_range": 0.02})";
+  std::ofstream(octavod.folder() + "/model/config.json") << R"({
+    "model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 512,
+    "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+    "max_position_embeddings": 256, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+    "hidden_act": "silu", "tie_word_embeddings": true, "eos_token_id": 0,
+    "initializer_range": 0.02})";
   v1::JobSpec spec = SomeSpec();
   EXPECT_EQ(octavod->Submit(spec).memory_bytes(), 0) << "its folder is not visible here";
   spec.mutable_stages(0)->mutable_model()->set_folder(octavod.folder() + "/model");

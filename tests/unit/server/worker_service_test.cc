@@ -62,8 +62,10 @@ TEST(Session, OfAnOutdatedIncarnationDoesNotDisturbItsSuccessors) {
   ScriptedWorker old(*octavod.stubs, "worker-a", "0000000000000001");
   ASSERT_TRUE(old.Register().ok());
   EXPECT_EQ(old.Beat().acknowledged_sequence(), 1);
+  old.EndSession();
   ScriptedWorker current(*octavod.stubs, "worker-a", "0000000000000002");
-  ASSERT_TRUE(current.Register().ok());
+  int refused = 0;  // until the coordinator has noticed that the session is gone
+  while (!current.Register().ok()) ASSERT_LT(++refused, 100000);
   EXPECT_EQ(current.Beat().acknowledged_sequence(), 1);
   old.Beat();
   EXPECT_EQ(old.SessionStatus().error_code(), StatusCode::FAILED_PRECONDITION);
