@@ -12,7 +12,6 @@ namespace octavo::engine {
 namespace {
 
 using testing::Document;
-using ::testing::Each;
 using ::testing::HasSubstr;
 using testing::Model;
 using testing::Pack;
@@ -130,6 +129,10 @@ TEST(Transformer, TrainsAnyNumberOfTokens) {
   }
 }
 
+// Products of other shapes may sum in another order, and a few of the BF16 numbers that are rounded
+// from the sums then fall to the other side.
+constexpr double kOtherSummationOrder = 2e-3;
+
 TEST(Transformer, PackedDocumentsTrainAsIfTheyWereAlone) {
   const Document a = RandomDocument(40, 96, 1), b = RandomDocument(24, 96, 2);
   Model model = MakeModel(TinyLlama(), Recipe(kBf16));
@@ -138,7 +141,7 @@ TEST(Transformer, PackedDocumentsTrainAsIfTheyWereAlone) {
   model.ClearGradients();
   const double separate_loss = model.Train(Pack({{a}})).sum + model.Train(Pack({{b}})).sum;
   EXPECT_NEAR(packed_loss, separate_loss, 1e-5 * separate_loss);
-  EXPECT_LT(WorstError(packed, model.Gradients()), 1e-4);
+  EXPECT_LT(WorstError(packed, model.Gradients()), kOtherSummationOrder);
 }
 
 TEST(Transformer, ATokenReachesNoOtherDocument) {
@@ -195,7 +198,7 @@ TEST(Transformer, GradientsDoNotDependOnTheCutIntoMicroBatches) {
   EXPECT_EQ(first.tokens, 1);
   EXPECT_EQ(whole.tokens, first.tokens + second.tokens);
   EXPECT_NEAR(whole.sum, first.sum + second.sum, 1e-5 * whole.sum);
-  EXPECT_LT(WorstError(model.Gradients(), expected), 1e-4);
+  EXPECT_LT(WorstError(model.Gradients(), expected), kOtherSummationOrder);
 }
 
 TEST(Transformer, GradientsAccumulateAndScale) {
@@ -378,7 +381,7 @@ TEST(Transformer, TakesTheLossInChunksOfBoundedSize) {
   const ValueMap expected = model.Gradients();
   model.ClearGradients();
   EXPECT_NEAR(model.Train(Pack({{a}})).sum + model.Train(Pack({{b}})).sum, whole, 1e-5 * whole);
-  EXPECT_LT(WorstError(model.Gradients(), expected), 1e-4);
+  EXPECT_LT(WorstError(model.Gradients(), expected), kOtherSummationOrder);
 }
 
 TEST(Transformer, CountsNonfiniteInputsOnce) {
