@@ -1,0 +1,154 @@
+#include "worker/trainer/run_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "proto/support/job_spec.h"
+
+namespace octavo::trainer {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// The least that a spec needs; every other field has its default.
+v1::JobSpec MinimalSpec() {
+  v1::JobSpec spec;
+  spec.set_name("a-job");
+  spec.set_output_folder("/out");
+  v1::Stage* stage = spec.add_stages();
+  stage->set_kind("cpt");
+  stage->set_steps(100);
+  stage->mutable_model()->set_folder("/model");
+  stage->mutable_data()->add_files("/data/a.txt");
+  stage->mutable_data()->set_sequence_length(64);
+  stage->mutable_optimizer()->set_learning_rate(1e-3);
+  FillDefaults(&spec);
+  return spec;
+}
+
+TEST(MakeRunPlan, DefaultsBecomeThoseOfTheSpec) {
+  const auto plan = MakeRunPlan(MinimalSpec());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->model.folder, "/model");
+  EXPECT_EQ(plan->model.initialisation, engine::ModelPlan::Initialisation::kWeights);
+  EXPECT_THAT(plan->data.files, ElementsAre("/data/a.txt"));
+  EXPECT_EQ(plan->data.text_field, "text");
+  EXPECT_EQ(plan->data.tokenizer, engine::DataPlan::TokenizerKind::kFolder);
+  EXPECT_EQ(plan->data.sequence_length, 64);
+  EXPECT_TRUE(plan->data.isolate_documents);
+  EXPECT_EQ(plan->data.holdout_fraction, 0.01);
+  EXPECT_FALSE(plan->data.skip_bad_rows);
+  EXPECT_EQ(plan->recipe.precision, engine::RecipePlan::Precision::kFp8);
+  EXPECT_EQ(plan->optimizer.learning_rate, 1e-3);
+  EXPECT_DOUBLE_EQ(plan->optimizer.min_learning_rate, 1e-4);
+  EXPECT_EQ(plan->optimizer.beta1, 0.9);
+  EXPECT_EQ(plan->optimizer.beta2, 0.95);
+  EXPECT_EQ(plan->optimizer.epsilon, 1e-8);
+  EXPECT_EQ(plan->optimizer.weight_decay, 0.1);
+  EXPECT_EQ(plan->optimizer.clip_norm, 1.0);
+  EXPECT_EQ(plan->schedule.kind, engine::SchedulePlan::Kind::kWsd);
+  EXPECT_EQ(plan->schedule.warmup_steps, 0);
+  EXPECT_EQ(plan->schedule.decay_steps, 10);
+  EXPECT_EQ(plan->evaluation.holdout_tokens, 16384);
+  EXPECT_EQ(plan->micro_batch, 1);
+  EXPECT_EQ(plan->gradient_accumulation, 1);
+  EXPECT_EQ(plan->steps, 100);
+  EXPECT_EQ(plan->seed, 0u);
+  EXPECT_EQ(plan->probe_every_steps, 10);
+}
+
+TEST(MakeRunPlan, EveryFieldOfModelAndDataIsHandedOn) {
+  v1::JobSpec spec = MinimalSpec();
+  v1::Stage* stage = spec.mutable_stages(0);
+  stage->mutable_model()->set_initialisation("random");
+  v1::DataSource* data = stage->mutable_data();
+  data->set_text_field("body");
+  data->set_tokenizer("byte");
+  data->set_isolate_documents(false);
+  data->add_holdout_files("/data/held.txt");
+  data->set_holdout_fraction(0.25);
+  data->set_on_bad_row("skip");
+  data->set_document_separator("\n");
+  const auto plan = MakeRunPlan(spec);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->model.initialisation, engine::ModelPlan::Initialisation::kRandom);
+  EXPECT_EQ(plan->data.text_field, "body");
+  EXPECT_EQ(plan->data.tokenizer, engine::DataPlan::TokenizerKind::kByte);
+  EXPECT_FALSE(plan->data.isolate_documents);
+  EXPECT_THAT(plan->data.holdout_files, ElementsAre("/data/held.txt"));
+  EXPECT_EQ(plan->data.holdout_fraction, 0.25);
+  EXPECT_TRUE(plan->data.skip_bad_rows);
+  EXPECT_EQ(plan->data.document_separator, "\n");
+}
+
+TEST(MakeRunPlan, EveryFieldOfRecipeAndOptimizerIsHandedOn) {
+  v1::JobSpec spec = MinimalSpec();
+  v1::Stage* stage = spec.mutable_stages(0);
+  stage->mutable_recipe()->add_keep_bf16("model.layers.0.*");
+  v1::Optimizer* optimizer = stage->mutable_optimizer();
+  optimizer->set_min_learning_rate(2e-5);
+  optimizer->set_beta1(0.8);
+  optimizer->set_beta2(0.99);
+  optimizer->set_epsilon(1e-6);
+  optimizer->set_weight_decay(0.0);
+  optimizer->set_clip_norm(0.5);
+  const auto plan = MakeRunPlan(spec);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(plan->recipe.keep_bf16, ElementsAre("model.layers.0.*"));
+  EXPECT_EQ(plan->optimizer.min_learning_rate, 2e-5);
+  EXPECT_EQ(plan->optimizer.beta1, 0.8);
+  EXPECT_EQ(plan->optimizer.beta2, 0.99);
+  EXPECT_EQ(plan->optimizer.epsilon, 1e-6);
+  EXPECT_EQ(plan->optimizer.weight_decay, 0.0);
+  EXPECT_EQ(plan->optimizer.clip_norm, 0.5);
+}
+
+TEST(MakeRunPlan, EveryFieldOfTheRestIsHandedOn) {
+  v1::JobSpec spec = MinimalSpec();
+  v1::Stage* stage = spec.mutable_stages(0);
+  stage->mutable_schedule()->set_warmup_steps(5);
+  stage->mutable_schedule()->set_decay_steps(20);
+  stage->mutable_batch()->set_micro_batch(4);
+  stage->mutable_batch()->set_gradient_accumulation(3);
+  stage->mutable_divergence()->set_probe_every_steps(7);
+  stage->mutable_evaluation()->set_holdout_tokens(99);
+  stage->mutable_evaluation()->set_exact_match_file("/data/questions.jsonl");
+  stage->mutable_evaluation()->set_exact_match_limit(11);
+  stage->mutable_evaluation()->set_exact_match_max_new_tokens(13);
+  stage->set_seed(42);
+  const auto plan = MakeRunPlan(spec);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->schedule.warmup_steps, 5);
+  EXPECT_EQ(plan->schedule.decay_steps, 20);
+  EXPECT_EQ(plan->micro_batch, 4);
+  EXPECT_EQ(plan->gradient_accumulation, 3);
+  EXPECT_EQ(plan->probe_every_steps, 7);
+  EXPECT_EQ(plan->evaluation.holdout_tokens, 99);
+  EXPECT_EQ(plan->evaluation.exact_match_file, "/data/questions.jsonl");
+  EXPECT_EQ(plan->evaluation.exact_match_limit, 11);
+  EXPECT_EQ(plan->evaluation.exact_match_max_new_tokens, 13);
+  EXPECT_EQ(plan->seed, 42u);
+}
+
+TEST(MakeRunPlan, NamesOfChoicesBecomeChoices) {
+  v1::JobSpec spec = MinimalSpec();
+  spec.mutable_stages(0)->mutable_recipe()->set_name("bf16");
+  spec.mutable_stages(0)->mutable_schedule()->clear_decay_steps();
+  spec.mutable_stages(0)->mutable_schedule()->set_kind("cosine");
+  EXPECT_EQ(MakeRunPlan(spec)->recipe.precision, engine::RecipePlan::Precision::kBf16);
+  EXPECT_EQ(MakeRunPlan(spec)->schedule.kind, engine::SchedulePlan::Kind::kCosine);
+  spec.mutable_stages(0)->mutable_schedule()->set_kind("constant");
+  EXPECT_EQ(MakeRunPlan(spec)->schedule.kind, engine::SchedulePlan::Kind::kConstant);
+}
+
+TEST(MakeRunPlan, ASpecThatThisVersionDoesNotKnowIsRefused) {
+  v1::JobSpec spec = MinimalSpec();
+  spec.mutable_stages(0)->mutable_recipe()->set_name("fp4");
+  const auto plan = MakeRunPlan(spec);
+  EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(plan.status().message()), HasSubstr("stages[0].recipe.name"));
+}
+
+}  // namespace
+}  // namespace octavo::trainer

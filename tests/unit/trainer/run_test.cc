@@ -1,0 +1,291 @@
+// The trainer's loop over an engine that only counts.
+#include "worker/trainer/run.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <new>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "base/file.h"
+#include "base/status.h"
+#include "proto/support/job_spec.h"
+#include "tests/unit/trainer/fake_agent.h"
+
+namespace octavo::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using End = Run::End;  // Run is a member of testing::Test
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// What the counting engine is to do; shared between the test and its engines.
+struct Script {
+  int64_t start_step = 0;
+  absl::Status prepare;
+  absl::Status save;
+  absl::Status step;  // of step `failing_step`
+  int64_t failing_step = 0;
+  bool out_of_memory = false;         // throws std::bad_alloc instead
+  std::atomic<bool>* stop = nullptr;  // set in step `stop_step`
+  int64_t stop_step = 0;
+};
+
+absl::Status MakeFolderWithFile(const std::string& folder, const std::string& content) {
+  RETURN_IF_ERROR(MakeFolders(folder));
+  return WriteFileAtomically(folder + "/manifest.json", content);
+}
+
+class CountingEngine final : public engine::Engine {
+ public:
+  CountingEngine(const Script& script, int64_t steps)
+      : script_(script), steps_(steps), completed_(script.start_step) {}
+
+  int64_t completed_steps() const override { return completed_; }
+  bool done() const override { return completed_ >= steps_; }
+  absl::StatusOr<engine::StepReport> Step() override {
+    if (script_.out_of_memory) throw std::bad_alloc();
+    engine::StepReport report;
+    report.step = ++completed_;
+    if (report.step == script_.failing_step) return script_.step;
+    if (report.step == script_.stop_step) *script_.stop = true;
+    report.loss = 5.0 - 0.1 * static_cast<double>(report.step);
+    report.step_tokens = 100;
+    report.total_tokens = 100 * report.step;
+    report.seconds = report.step == 2 ? 10 : 1;  // one slow step
+    report.peak_memory_bytes = 7;
+    return report;
+  }
+  absl::StatusOr<std::string> SaveCheckpoint(const std::string& folder) override {
+    if (!script_.save.ok()) return script_.save;
+    if (fs::exists(folder)) return absl::AlreadyExistsError(folder);
+    const std::string manifest = "step " + std::to_string(completed_);
+    RETURN_IF_ERROR(MakeFolderWithFile(folder, manifest));
+    return Sha256Of(manifest);
+  }
+  absl::StatusOr<engine::FinalReport> Finish() override {
+    engine::FinalReport report;
+    report.weights_sha256 = "weights after " + std::to_string(completed_);
+    report.training_gemms.fp8 = 21;
+    return report;
+  }
+  absl::Status Export(const std::string& folder) override {
+    if (fs::exists(folder)) return absl::AlreadyExistsError(folder);
+    return MakeFolderWithFile(folder, "export of epoch");
+  }
+
+ private:
+  const Script script_;
+  const int64_t steps_;
+  int64_t completed_;
+};
+
+class RunTest : public ::testing::Test {
+ protected:
+  RunTest() {
+    char name[] = "/tmp/octavo-run-XXXXXX";
+    folder_ = mkdtemp(name);
+    agent_ = std::make_unique<FakeAgent>(folder_ + "/agent.sock");
+    v1::JobSpec* spec = agent_->assignment.mutable_spec();
+    spec->set_name("a-job");
+    spec->set_output_folder(folder_ + "/out");
+    v1::Stage* stage = spec->add_stages();
+    stage->set_kind("cpt");
+    stage->set_steps(4);
+    stage->mutable_model()->set_folder("/model");
+    stage->mutable_data()->add_files("/data.txt");
+    stage->mutable_data()->set_sequence_length(8);
+    stage->mutable_optimizer()->set_learning_rate(1e-3);
+    stage->mutable_checkpoint()->set_every_steps(2);
+    FillDefaults(spec);
+    agent_->assignment.mutable_lease()->set_job_id("job-a");
+    agent_->assignment.mutable_lease()->set_epoch(3);
+  }
+  ~RunTest() override {
+    agent_.reset();
+    fs::remove_all(folder_);
+  }
+
+  End Execute() {
+    script_.stop = &stop_;
+    AgentLink link(agent_->address(), absl::Seconds(20));
+    octavo::trainer::Run run(
+        *link.Begin(), &link,
+        {.memory_bytes = 1 << 20,
+         .threads = 1,
+         .prepare = [this](const engine::RunPlan& plan, const std::string&,
+                           kernels::Backend*) -> absl::StatusOr<std::unique_ptr<engine::Engine>> {
+           if (!script_.prepare.ok()) return script_.prepare;
+           return std::make_unique<CountingEngine>(script_, plan.steps);
+         },
+         .clock = &clock_,
+         .stop = &stop_,
+         .out = &out_});
+    return run.Execute();
+  }
+  std::string Root() const { return folder_ + "/out/job-a"; }
+  std::string CheckpointFolder(int64_t step, int64_t epoch) const {
+    return Root() + "/checkpoints/step-0000000" + std::to_string(step) + ".epoch-" +
+           std::to_string(epoch);
+  }
+  void ResumeFrom(int64_t step, int64_t epoch) {
+    v1::Checkpoint* checkpoint = agent_->assignment.mutable_resume_from();
+    checkpoint->set_step(step);
+    checkpoint->set_folder(CheckpointFolder(step, epoch));
+    checkpoint->set_manifest_sha256(Sha256Of("manifest"));
+    ASSERT_TRUE(MakeFolderWithFile(checkpoint->folder(), "manifest").ok());
+    script_.start_step = step;
+  }
+  v1::Failure FailureOf(End end) const {
+    EXPECT_EQ(end, End::kReported);
+    EXPECT_TRUE(agent_->finished.has_value());
+    return agent_->finished.value_or(v1::FinishRequest()).failure();
+  }
+
+  SystemClock clock_;
+  std::string folder_;
+  std::unique_ptr<FakeAgent> agent_;
+  Script script_;
+  std::atomic<bool> stop_{false};
+  std::ostringstream out_;
+};
+
+TEST_F(RunTest, TrainsCheckpointsExportsAndReports) {
+  ASSERT_EQ(Execute(), End::kReported);
+  EXPECT_THAT(agent_->calls,
+              ElementsAre("metrics 1", "metrics 2", "begin 2", "commit 2", "metrics 3", "metrics 4",
+                          "begin 4", "commit 4", "finish"));
+  const v1::RunReport& report = agent_->finished->report();
+  EXPECT_FALSE(agent_->finished->has_failure());
+  EXPECT_EQ(report.steps(), 4);
+  EXPECT_EQ(report.tokens(), 400);
+  EXPECT_DOUBLE_EQ(report.final_loss(), 4.6);
+  EXPECT_EQ(report.tokens_per_second(), 100) << "the median ignores the slow step";
+  EXPECT_EQ(report.fp8_gemms(), 21);
+  EXPECT_EQ(report.weights_sha256(), "weights after 4");
+  EXPECT_EQ(report.checkpoint_folder(), CheckpointFolder(4, 3));
+  EXPECT_EQ(report.export_folder(), Root() + "/export");
+  EXPECT_TRUE(fs::exists(Root() + "/export/manifest.json"));
+  const auto json = nlohmann::json::parse(ReadFile(Root() + "/report.json", 1 << 20).value());
+  EXPECT_EQ(json["steps"], 4);
+  EXPECT_EQ(agent_->committed[0].manifest_sha256(), Sha256Of("step 2"));
+}
+
+TEST_F(RunTest, WithoutAnIntervalOnlyTheLastStepIsSaved) {
+  agent_->assignment.mutable_spec()->mutable_stages(0)->mutable_checkpoint()->set_every_steps(0);
+  ASSERT_EQ(Execute(), End::kReported);
+  EXPECT_EQ(agent_->committed.size(), 1u);
+  EXPECT_EQ(agent_->committed[0].step(), 4);
+}
+
+TEST_F(RunTest, NoExportIsMadeWhenNoneIsWanted) {
+  agent_->assignment.mutable_spec()->mutable_stages(0)->mutable_checkpoint()->set_export_format(
+      "none");
+  ASSERT_EQ(Execute(), End::kReported);
+  EXPECT_FALSE(fs::exists(Root() + "/export"));
+  EXPECT_EQ(agent_->finished->report().export_folder(), "");
+}
+
+TEST_F(RunTest, AnOlderExportIsReplaced) {
+  ASSERT_TRUE(MakeFolderWithFile(Root() + "/export", "old").ok());
+  ASSERT_EQ(Execute(), End::kReported);
+  EXPECT_EQ(ReadFile(Root() + "/export/manifest.json", 100).value(), "export of epoch");
+  EXPECT_FALSE(fs::exists(Root() + "/export.epoch-3"));
+}
+
+TEST_F(RunTest, ObsoleteCheckpointsAreRemoved) {
+  ASSERT_TRUE(MakeFolderWithFile(folder_ + "/obsolete", "x").ok());
+  agent_->obsolete_folders = {folder_ + "/obsolete"};
+  ASSERT_EQ(Execute(), End::kReported);
+  EXPECT_FALSE(fs::exists(folder_ + "/obsolete"));
+}
+
+TEST_F(RunTest, AResumedRunSweepsWhatWasNeverCommitted) {
+  ResumeFrom(2, 1);
+  ASSERT_TRUE(MakeFolderWithFile(CheckpointFolder(3, 2), "not committed").ok());
+  ASSERT_TRUE(MakeFolderWithFile(CheckpointFolder(1, 1), "committed earlier").ok());
+  ASSERT_EQ(Execute(), End::kReported);
+  EXPECT_FALSE(fs::exists(CheckpointFolder(3, 2)));
+  EXPECT_TRUE(fs::exists(CheckpointFolder(2, 1)));
+  EXPECT_TRUE(fs::exists(CheckpointFolder(1, 1)));
+  EXPECT_EQ(agent_->committed.size(), 1u);
+}
+
+TEST_F(RunTest, ARunThatResumesAtItsEndReportsTheFiguresOfTheLastStep) {
+  ASSERT_EQ(Execute(), End::kReported);
+  const double loss = agent_->finished->report().final_loss();
+  ResumeFrom(4, 3);
+  agent_->assignment.mutable_lease()->set_epoch(4);
+  agent_->calls.clear();
+  ASSERT_EQ(Execute(), End::kReported);
+  EXPECT_THAT(agent_->calls, ElementsAre("finish")) << "nothing is saved twice";
+  EXPECT_EQ(agent_->finished->report().final_loss(), loss);
+  EXPECT_EQ(agent_->finished->report().tokens(), 400);
+  EXPECT_EQ(agent_->finished->report().steps(), 4);
+  EXPECT_EQ(agent_->finished->report().checkpoint_folder(), CheckpointFolder(4, 3));
+}
+
+TEST_F(RunTest, ADamagedCheckpointIsAFaultOfTheStorage) {
+  ResumeFrom(2, 1);
+  agent_->assignment.mutable_resume_from()->set_manifest_sha256(Sha256Of("another"));
+  const v1::Failure failure = FailureOf(Execute());
+  EXPECT_EQ(failure.cause(), v1::FAILURE_CAUSE_STORAGE);
+  EXPECT_THAT(failure.message(), HasSubstr("is damaged"));
+}
+
+TEST_F(RunTest, AMissingCheckpointSaysThatTheStorageMustBeShared) {
+  ResumeFrom(2, 1);
+  fs::remove_all(CheckpointFolder(2, 1));
+  const v1::Failure failure = FailureOf(Execute());
+  EXPECT_EQ(failure.cause(), v1::FAILURE_CAUSE_STORAGE);
+  EXPECT_THAT(failure.message(), HasSubstr("put output_folder on storage that every worker sees"));
+}
+
+TEST_F(RunTest, ErrorsBecomeCauses) {
+  script_.prepare = absl::NotFoundError("no such file /model/config.json");
+  EXPECT_EQ(FailureOf(Execute()).cause(), v1::FAILURE_CAUSE_INVALID_INPUT);
+  script_.prepare = absl::OkStatus();
+
+  script_.failing_step = 3;
+  script_.step = absl::OutOfRangeError("loss is NaN");
+  EXPECT_EQ(FailureOf(Execute()).cause(), v1::FAILURE_CAUSE_NON_FINITE);
+  script_.failing_step = 0;
+
+  script_.out_of_memory = true;
+  EXPECT_EQ(FailureOf(Execute()).cause(), v1::FAILURE_CAUSE_OUT_OF_MEMORY);
+}
+
+TEST_F(RunTest, AFullDiskIsAFaultOfTheStorageAndCommitsNothing) {
+  script_.save = absl::ResourceExhaustedError("writing x: No space left on device");
+  EXPECT_EQ(FailureOf(Execute()).cause(), v1::FAILURE_CAUSE_STORAGE);
+  EXPECT_TRUE(agent_->committed.empty());
+}
+
+TEST_F(RunTest, AnUnwritableOutputFolderIsAFaultOfTheStorage) {
+  ASSERT_TRUE(WriteFileAtomically(folder_ + "/out", "a file, no folder").ok());
+  EXPECT_EQ(FailureOf(Execute()).cause(), v1::FAILURE_CAUSE_STORAGE);
+}
+
+TEST_F(RunTest, AStopIsObeyedBetweenStepsWithoutAReport) {
+  script_.stop_step = 3;
+  EXPECT_EQ(Execute(), End::kStopped);
+  EXPECT_THAT(agent_->calls,
+              ElementsAre("metrics 1", "metrics 2", "begin 2", "commit 2", "metrics 3"));
+}
+
+TEST_F(RunTest, AFencedCommitEndsTheRunWithoutAReport) {
+  agent_->on_commit = {grpc::StatusCode::FAILED_PRECONDITION, "LEASE_FENCED: epoch 3"};
+  EXPECT_EQ(Execute(), End::kAgentLost);
+  EXPECT_EQ(agent_->calls.back(), "commit 2");
+}
+
+TEST_F(RunTest, ALostAgentEndsTheRun) {
+  agent_->on_commit = {grpc::StatusCode::UNAVAILABLE, "gone"};
+  EXPECT_EQ(Execute(), End::kAgentLost);
+}
+
+}  // namespace
+}  // namespace octavo::trainer
