@@ -37,7 +37,8 @@ class Transformer {
   virtual ~Transformer() = default;
 
   // Casts and quantises new master weights; to be called after loading and after every optimizer
-  // step.
+  // step. Evaluations in BF16 under an FP8 recipe read parameters.master() from then on, so that it
+  // must live until the next call and change only right before it.
   virtual absl::Status UpdateWeights(const Parameters& parameters) = 0;
 
   // Forward only. Under kFp8 the recipe's policy holds; under kBf16 every GEMM is BF16, from the
