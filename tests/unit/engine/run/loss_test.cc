@@ -106,6 +106,15 @@ TEST(StepLoss, GradientsDoNotLeakIntoTheNextStep) {
   EXPECT_EQ(twice.Step().gradient_norm, norm);
 }
 
+// The position counts rows: neither steps nor micro-batches.
+TEST(StepData, TakesEveryRowOnceAndInOrder) {
+  FixedCorpus::Taken taken;
+  TestRun run = MakeRun(Plan(2, 3), UnevenRows(), {}, &taken);
+  run.Step();
+  run.Step();
+  EXPECT_EQ(taken, (FixedCorpus::Taken{{0, 2}, {2, 2}, {4, 2}, {6, 2}, {8, 2}, {10, 2}}));
+}
+
 class Overfit : public ::testing::TestWithParam<RecipePlan::Precision> {};
 
 // FP8 must learn a batch by heart as BF16 does.

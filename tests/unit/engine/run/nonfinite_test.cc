@@ -23,6 +23,7 @@ TestRun ExplodedRun(double learning_rate) {
 TEST(NonfiniteSteps, AreReportedAndChangeNoWeight) {
   TestRun run = ExplodedRun(1e30);
   EXPECT_TRUE(run.Step().applied);
+  const std::string weights = run.WeightsSha256();
   const StepReport second = run.Step();
   EXPECT_FALSE(second.applied);
   EXPECT_FALSE(std::isfinite(second.loss) && std::isfinite(second.gradient_norm));
@@ -32,6 +33,7 @@ TEST(NonfiniteSteps, AreReportedAndChangeNoWeight) {
   EXPECT_EQ(third.nonfinite_steps, 2);
   EXPECT_EQ(third.total_tokens, 3 * 15);
   EXPECT_EQ(run.run->completed_steps(), 3);
+  EXPECT_EQ(run.WeightsSha256(), weights);
 }
 
 TEST(NonfiniteSteps, EndTheRunAfterTenInARow) {

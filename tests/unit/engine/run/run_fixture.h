@@ -20,14 +20,17 @@ class FixedCorpus final : public Corpus {
  public:
   using Rows = std::vector<std::vector<octavo::testing::Document>>;
 
-  explicit FixedCorpus(Rows rows, Rows holdout = {})
-      : rows_(std::move(rows)), holdout_(std::move(holdout)) {
+  using Taken = std::vector<std::pair<int64_t, int64_t>>;
+
+  explicit FixedCorpus(Rows rows, Rows holdout = {}, Taken* taken = nullptr)
+      : taken_(taken), rows_(std::move(rows)), holdout_(std::move(holdout)) {
     report_.train_rows = static_cast<int64_t>(rows_.size());
     report_.holdout_rows = static_cast<int64_t>(holdout_.size());
   }
   const CorpusReport& report() const override { return report_; }
   std::string sha256() const override { return "fixed"; }
   Batch TrainBatch(uint64_t, int64_t first_sample, int64_t rows) const override {
+    if (taken_ != nullptr) taken_->push_back({first_sample, rows});
     Rows chosen;
     for (int64_t i = first_sample; i < first_sample + rows; ++i) {
       chosen.push_back(rows_[static_cast<size_t>(i) % rows_.size()]);
@@ -41,6 +44,7 @@ class FixedCorpus final : public Corpus {
   }
 
  private:
+  Taken* const taken_;  // first sample and rows of each call
   Rows rows_;
   Rows holdout_;
   CorpusReport report_;
@@ -92,8 +96,8 @@ struct TestRun {
   }
 };
 
-inline TestRun MakeRun(const RunPlan& plan, FixedCorpus::Rows rows,
-                       FixedCorpus::Rows holdout = {}) {
+inline TestRun MakeRun(const RunPlan& plan, FixedCorpus::Rows rows, FixedCorpus::Rows holdout = {},
+                       FixedCorpus::Taken* taken = nullptr) {
   TestRun result;
   result.backend = *kernels::OpenBackend("cpu", {.memory_bytes = 0, .threads = 1});
   RunParts parts;
@@ -101,7 +105,7 @@ inline TestRun MakeRun(const RunPlan& plan, FixedCorpus::Rows rows,
   parts.config = TinyModel();
   parts.backend = result.backend.get();
   parts.tokenizer = MakeByteTokenizer();
-  parts.corpus = std::make_unique<FixedCorpus>(std::move(rows), std::move(holdout));
+  parts.corpus = std::make_unique<FixedCorpus>(std::move(rows), std::move(holdout), taken);
   parts.parameters = *Parameters::Create(PlanParameters(parts.config.shape), parts.backend);
   parts.transformer =
       *Transformer::Create({.config = parts.config,

@@ -1,0 +1,103 @@
+// Everything that Prepare would refuse, all at once, and what a run will need.
+#include "gmock/gmock.h"
+#include "tests/support/tiny_run.h"
+#include "worker/engine/inspect_corpus.h"
+
+namespace octavo::engine {
+namespace {
+
+using ::octavo::testing::TinyRun;
+using ::testing::ElementsAre;
+using ::testing::Field;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+auto Problem(const std::string& field, const std::string& message) {
+  return AllOf(Field("field", &InspectionProblem::field, field),
+               Field("message", &InspectionProblem::message, HasSubstr(message)));
+}
+
+TEST(Inspect, PlansARunWithoutProblems) {
+  TinyRun run;
+  const Inspection inspection = Inspect(run.plan);
+  EXPECT_THAT(inspection.problems, IsEmpty());
+  const auto engine = run.Prepare();
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  EXPECT_EQ(inspection.parameters, (*engine)->Finish()->parameters);
+  EXPECT_EQ(inspection.tokens_per_step, 2 * 2 * 48);
+  EXPECT_GT(inspection.train_tokens, 3000);
+  EXPECT_EQ(inspection.train_tokens % 48, 0);
+  EXPECT_DOUBLE_EQ(inspection.epochs, 8.0 * 4 * 48 / static_cast<double>(inspection.train_tokens));
+  EXPECT_GE(inspection.total_bytes, inspection.weights_bytes + inspection.optimizer_bytes +
+                                        inspection.gradients_bytes + inspection.activations_bytes);
+  ASSERT_TRUE((*engine)->SaveCheckpoint(run.folder.At("c")).ok());
+  int64_t bytes = 0;
+  for (const auto& file : std::filesystem::directory_iterator(run.folder.At("c"))) {
+    bytes += static_cast<int64_t>(file.file_size());
+  }
+  EXPECT_NEAR(static_cast<double>(inspection.checkpoint_bytes), static_cast<double>(bytes),
+              0.03 * static_cast<double>(bytes));
+}
+
+TEST(Inspect, ListsEveryProblemAtOnce) {
+  TinyRun run;
+  run.plan.model.initialisation = ModelPlan::Initialisation::kWeights;
+  run.plan.data.sequence_length = 129;
+  run.plan.data.files.push_back(run.folder.At("absent.txt"));
+  run.plan.recipe.keep_bf16 = {"lm_heed"};
+  run.plan.evaluation.exact_match_file = run.folder.Write("em.jsonl", "{}");
+  EXPECT_THAT(
+      Inspect(run.plan).problems,
+      ElementsAre(Problem("recipe.keep_bf16", "lm_heed"), Problem("data.sequence_length", "129"),
+                  Problem("model.folder", "model.safetensors"),
+                  Problem("data.files[1]", "absent.txt"),
+                  Problem("evaluation.exact_match_file", "line 1")));
+}
+
+TEST(Inspect, SaysThatThereIsNoModel) {
+  TinyRun run;
+  run.plan.model.folder = run.folder.At("nowhere");
+  EXPECT_THAT(Inspect(run.plan).problems, ElementsAre(Problem("model.folder", "nowhere")));
+  run.plan.model.folder = run.folder.path();
+  EXPECT_THAT(Inspect(run.plan).problems, ElementsAre(Problem("model.folder", "config.json")));
+}
+
+TEST(Inspect, ReadsNoTensorButSeesThatAFileIsCutOff) {
+  TinyRun run;
+  auto engine = run.Prepare();
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  ASSERT_TRUE((*engine)->Export(run.folder.At("export")).ok());
+  run.plan.model = {.folder = run.folder.At("export"),
+                    .initialisation = ModelPlan::Initialisation::kWeights};
+  EXPECT_THAT(Inspect(run.plan).problems, IsEmpty());
+  const std::string weights = run.folder.At("export/model.safetensors");
+  std::filesystem::resize_file(weights, std::filesystem::file_size(weights) - 2);
+  EXPECT_THAT(Inspect(run.plan).problems, ElementsAre(Problem("model.folder", "cut off")));
+}
+
+TEST(Inspect, NamesTheFileWithABadRow) {
+  TinyRun run;
+  run.plan.data.files.push_back(
+      run.folder.Write("bad.jsonl", "{\"text\": \"fine\"}\n{\"text\": 3}\n"));
+  EXPECT_THAT(Inspect(run.plan).problems, ElementsAre(Problem("data.files[1]", "bad.jsonl")));
+}
+
+// 65 MiB, of which the last row is broken: too late to be seen. The first one is.
+TEST(Inspect, SamplesALargeCorpus) {
+  TinyRun run;
+  std::string text;
+  while (text.size() < (size_t{65} << 20)) {
+    text += "{\"text\": \"" + std::string(100'000, 'x') + "\"}\n";
+  }
+  run.plan.data.files = {run.folder.Write("large.jsonl", text + "{\"text\": 3}\n")};
+  const Inspection inspection = Inspect(run.plan);
+  EXPECT_THAT(inspection.problems, IsEmpty());
+  EXPECT_THAT(inspection.warnings, ElementsAre(HasSubstr("only the first rows")));
+  EXPECT_EQ(inspection.train_tokens, 0);
+  run.folder.Write("large.jsonl", "{\"text\": 3}\n" + text);
+  EXPECT_THAT(Inspect(run.plan).problems,
+              ElementsAre(Problem("data.files[0]", run.folder.At("large.jsonl"))));
+}
+
+}  // namespace
+}  // namespace octavo::engine

@@ -1,0 +1,120 @@
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "worker/engine/checkpoint/safetensors_folder.h"
+#include "worker/engine/checkpoint/weights_import.h"
+#include "worker/engine/engine.h"
+#include "worker/engine/evaluate/exact_match.h"
+#include "worker/engine/inputs.h"
+#include "worker/engine/inspect_corpus.h"
+
+namespace octavo::engine {
+namespace {
+
+// Looks at each input on its own, so that one problem hides no other.
+class Inspector {
+ public:
+  explicit Inspector(const RunPlan& plan) : plan_(plan) {}
+
+  Inspection Run() {
+    InspectModel();
+    InspectTokenizer();
+    InspectCorpus();
+    InspectExactMatch();
+    return std::move(inspection_);
+  }
+
+ private:
+  void Add(const std::string& field, absl::string_view message) {
+    inspection_.problems.push_back({field, std::string(message)});
+  }
+  void AddIfBad(const std::string& field, const absl::Status& status) {
+    if (!status.ok()) Add(field, status.message());
+  }
+
+  void InspectModel() {
+    std::error_code error;
+    if (!std::filesystem::is_directory(plan_.model.folder, error)) {
+      Add("model.folder", absl::StrCat("\"", plan_.model.folder, "\" is not a folder here"));
+      return;
+    }
+    absl::StatusOr<ModelConfig> config = ReadModelConfig(plan_.model.folder);
+    if (config.ok()) {
+      config_ = *std::move(config);
+      PlanSizes();
+      AddIfBad("data.sequence_length", CheckSequenceLength(plan_, *config_));
+      if (plan_.model.initialisation == ModelPlan::Initialisation::kWeights) InspectWeights();
+    } else {
+      Add("model.folder", config.status().message());
+    }
+  }
+
+  void InspectWeights() {
+    const absl::StatusOr<SafetensorsFolder> folder = SafetensorsFolder::Open(plan_.model.folder);
+    if (!folder.ok()) return Add("model.folder", folder.status().message());
+    const WeightsCheck check = CheckWeights(*folder, PlanParameters(config_->shape));
+    for (const std::string& problem : check.problems) Add("model.folder", problem);
+    inspection_.warnings.insert(inspection_.warnings.end(), check.warnings.begin(),
+                                check.warnings.end());
+  }
+
+  void PlanSizes() {
+    const ParameterLayout layout = PlanParameters(config_->shape);
+    inspection_.parameters = layout.parameter_count;
+    inspection_.tokens_per_step =
+        plan_.micro_batch * plan_.gradient_accumulation * plan_.data.sequence_length;
+    // Master weights and both moments in FP32; the headers are small beside them.
+    inspection_.checkpoint_bytes = 3 * static_cast<int64_t>(sizeof(float)) * layout.parameter_count;
+    const absl::StatusOr<PrecisionPolicy> policy = PrecisionPolicy::Create(plan_.recipe, layout);
+    if (!policy.ok()) return Add("recipe.keep_bf16", policy.status().message());
+    const MemoryPlan memory = PlanRunMemory(plan_, *config_, *policy);
+    inspection_.weights_bytes = memory.weights;
+    inspection_.optimizer_bytes = memory.optimizer;
+    inspection_.gradients_bytes = memory.gradients;
+    inspection_.activations_bytes = memory.activations;
+    inspection_.total_bytes = memory.total;
+  }
+
+  void InspectTokenizer() {
+    absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = OpenTokenizer(plan_);
+    if (!tokenizer.ok()) return Add("data.tokenizer", tokenizer.status().message());
+    tokenizer_ = *std::move(tokenizer);
+    if (config_.has_value()) AddIfBad("data.tokenizer", CheckVocabulary(*tokenizer_, *config_));
+  }
+
+  void InspectCorpus() {
+    const CorpusInspection corpus = octavo::engine::InspectCorpus(
+        plan_.data, tokenizer_.get(), config_.has_value() ? config_->shape.vocabulary : 0);
+    inspection_.problems.insert(inspection_.problems.end(), corpus.problems.begin(),
+                                corpus.problems.end());
+    inspection_.warnings.insert(inspection_.warnings.end(), corpus.warnings.begin(),
+                                corpus.warnings.end());
+    inspection_.train_tokens = corpus.train_rows * plan_.data.sequence_length;
+    if (inspection_.train_tokens == 0) return;
+    inspection_.epochs =
+        static_cast<double>(plan_.steps * plan_.micro_batch * plan_.gradient_accumulation) /
+        static_cast<double>(corpus.train_rows);
+  }
+
+  void InspectExactMatch() {
+    if (plan_.evaluation.exact_match_file.empty() || tokenizer_ == nullptr) return;
+    if (!config_.has_value()) return;
+    AddIfBad(
+        "evaluation.exact_match_file",
+        ReadExactMatch(plan_.evaluation, *tokenizer_, MostPromptTokens(plan_, *config_)).status());
+  }
+
+  const RunPlan& plan_;
+  Inspection inspection_;
+  std::optional<ModelConfig> config_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+};
+
+}  // namespace
+
+Inspection Inspect(const RunPlan& plan) { return Inspector(plan).Run(); }
+
+}  // namespace octavo::engine
