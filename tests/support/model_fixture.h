@@ -22,10 +22,15 @@ inline double RoundToBfloat16(double x) {
   return kernels::ToFloat(kernels::ToBfloat16(static_cast<float>(x)));
 }
 
+// Box and Muller's; the same on every platform.
+inline double StandardNormal(std::mt19937& generator) {
+  const double u = (generator() + 0.5) / 4294967296.0, v = generator() / 4294967296.0;
+  return std::sqrt(-2 * std::log(u)) * std::cos(2 * M_PI * v);
+}
+
 // Weights of the size that keeps activations near 1, all of them BF16 numbers.
 inline ValueMap RandomWeights(const engine::ModelShape& shape, uint32_t seed) {
   std::mt19937 generator(seed);
-  std::normal_distribution<double> normal;
   ValueMap weights;
   for (const engine::ParameterSpec& parameter : engine::PlanParameters(shape).parameters) {
     double scale = 1.2 / std::sqrt(static_cast<double>(parameter.columns));
@@ -35,7 +40,7 @@ inline ValueMap RandomWeights(const engine::ModelShape& shape, uint32_t seed) {
     if (parameter.kind == engine::ParameterKind::kNorm) mean = 1, scale = 0.2;
     Values& values = weights[parameter.name];
     values.resize(parameter.count());
-    for (double& value : values) value = RoundToBfloat16(mean + scale * normal(generator));
+    for (double& value : values) value = RoundToBfloat16(mean + scale * StandardNormal(generator));
   }
   return weights;
 }
