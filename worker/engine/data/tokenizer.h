@@ -31,6 +31,9 @@ class Tokenizer {
   // Put before a document, as the tokenizer's post-processor says; -1: none.
   virtual int32_t begin_of_document() const = 0;
   virtual std::string sha256() const = 0;  // of what defines it
+  // Bytes that Encode has dropped so far because the vocabulary has no symbol for them. Real
+  // vocabularies lack some.
+  virtual int64_t lost_bytes() const { return 0; }
 };
 
 // ids 0-255 are bytes, 256 ends a document.
