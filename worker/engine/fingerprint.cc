@@ -23,10 +23,26 @@ absl::string_view KindText(SchedulePlan::Kind kind) {
   return "";
 }
 
+std::string RopeScalingText(const RopeConfig& rope) {
+  switch (rope.scaling) {
+    case RopeConfig::Scaling::kNone:
+      return "none";
+    case RopeConfig::Scaling::kLlama3:
+      return absl::StrJoin(
+          {std::string("llama3"), Text(rope.factor), Text(rope.low_frequency_factor),
+           Text(rope.high_frequency_factor), Text(rope.original_max_positions)},
+          " ");
+    case RopeConfig::Scaling::kYarn:
+      return absl::StrJoin(
+          {std::string("yarn"), Text(rope.factor), Text(rope.beta_fast), Text(rope.beta_slow),
+           Text(rope.attention_factor), Text(rope.original_max_positions)},
+          " ");
+  }
+  return "";
+}
+
 void AddModel(const ModelConfig& config, Fingerprint* fingerprint) {
   const ModelShape& shape = config.shape;
-  const RopeConfig& rope = config.rope;
-  const bool scaled = rope.scaling == RopeConfig::Scaling::kLlama3;
   fingerprint->insert({
       {"model.config.model_type", config.model_type},
       {"model.config.vocab_size", Text(shape.vocabulary)},
@@ -40,12 +56,9 @@ void AddModel(const ModelConfig& config, Fingerprint* fingerprint) {
       {"model.config.qk_norm", Text(shape.qk_norm)},
       {"model.config.tie_word_embeddings", Text(shape.tied)},
       {"model.config.rms_norm_eps", Text(config.rms_norm_epsilon)},
-      {"model.config.rope_theta", Text(rope.theta)},
-      {"model.config.rope_scaling",
-       scaled ? absl::StrJoin({Text(rope.factor), Text(rope.low_frequency_factor),
-                               Text(rope.high_frequency_factor), Text(rope.original_max_positions)},
-                              " ")
-              : "none"},
+      {"model.config.rope_theta", Text(config.rope.theta)},
+      {"model.config.rope_scaling", RopeScalingText(config.rope)},
+      {"model.config.sliding_window", Text(config.sliding_window)},
   });
 }
 
