@@ -35,6 +35,15 @@ struct Shape {
   }
 };
 
+constexpr Shape kProbe = {.m = 64,
+                          .n = 64,
+                          .k = 64,
+                          .a_layout = Layout::kNormal,
+                          .b_layout = Layout::kNormal,
+                          .c_type = ResultType::kFloat32,
+                          .bias = false,
+                          .accumulate = false};
+
 struct Prepared {
   dnnl::matmul::primitive_desc descriptor;
   dnnl::matmul primitive;
@@ -99,22 +108,15 @@ void WidenAll(const bfloat16* from, float* to, int64_t count) {
 
 class OneDnnMatmul final : public Matmul {
  public:
-  explicit OneDnnMatmul(Memory* memory)
-      : wide_a_(memory), wide_b_(memory), wide_bias_(memory), wide_c_(memory) {
-    const Shape probe = {.m = 64,
-                         .n = 64,
-                         .k = 64,
-                         .a_layout = Layout::kNormal,
-                         .b_layout = Layout::kNormal,
-                         .c_type = ResultType::kFloat32,
-                         .bias = false,
-                         .accumulate = false};
-    try {
-      implementation_ = cpu::Describe(probe, memory::data_type::bf16, engine_).impl_info_str();
-    } catch (const dnnl::error&) {
-      widens_ = true;
-      implementation_ = cpu::Describe(probe, memory::data_type::f32, engine_).impl_info_str();
-    }
+  OneDnnMatmul(Memory* memory, Operands operands)
+      : widens_(operands == Operands::kFloat32 || !HasBfloat16()),
+        wide_a_(memory),
+        wide_b_(memory),
+        wide_bias_(memory),
+        wide_c_(memory) {
+    implementation_ =
+        cpu::Describe(kProbe, widens_ ? memory::data_type::f32 : memory::data_type::bf16, engine_)
+            .impl_info_str();
   }
 
   std::string Describe() const override {
@@ -170,6 +172,15 @@ class OneDnnMatmul final : public Matmul {
     return found->second;
   }
 
+  bool HasBfloat16() const {
+    try {
+      cpu::Describe(kProbe, memory::data_type::bf16, engine_);
+      return true;
+    } catch (const dnnl::error&) {  // unimplemented
+      return false;
+    }
+  }
+
   void Execute(const Shape& shape, memory::data_type operands, const void* a, const void* b,
                const void* bias, void* c) {
     const auto& [descriptor, primitive] = Prepare(shape, operands);
@@ -187,7 +198,7 @@ class OneDnnMatmul final : public Matmul {
 
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream_{engine_};
-  bool widens_ = false;
+  const bool widens_;
   std::string implementation_;
   std::map<Shape, Prepared> prepared_;
   Scratch wide_a_;
@@ -198,9 +209,9 @@ class OneDnnMatmul final : public Matmul {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Matmul>> Matmul::Create(Memory* memory) {
+absl::StatusOr<std::unique_ptr<Matmul>> Matmul::Create(Memory* memory, Operands operands) {
   try {
-    return std::unique_ptr<Matmul>(new OneDnnMatmul(memory));
+    return std::unique_ptr<Matmul>(new OneDnnMatmul(memory, operands));
   } catch (const dnnl::error& error) {
     return absl::InternalError(absl::StrCat("opening oneDNN: ", error.message));
   }

@@ -11,9 +11,15 @@
 
 namespace octavo::kernels::cpu {
 
+enum class Operands {
+  kBest,     // BF16 where the processor can
+  kFloat32,  // always widened; what a processor without BF16 products gets
+};
+
 class Matmul {
  public:
-  static absl::StatusOr<std::unique_ptr<Matmul>> Create(Memory* memory);
+  static absl::StatusOr<std::unique_ptr<Matmul>> Create(Memory* memory,
+                                                        Operands operands = Operands::kBest);
   virtual ~Matmul() = default;
 
   virtual std::string Describe() const = 0;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/cpu/processor.h"
 #include "kernels/numerics/bfloat16.h"
 
 #define OCTAVO_INLINE inline __attribute__((always_inline))
@@ -21,13 +22,6 @@ typedef uint32_t Words __attribute__((vector_size(64)));
 typedef int32_t Integers __attribute__((vector_size(64)));
 typedef uint16_t HalfWords __attribute__((vector_size(32)));
 typedef uint8_t Bytes __attribute__((vector_size(16)));
-
-enum class Processor { kPortable, kAvx512 };
-
-// The best that this machine has, unless a test asked for less.
-Processor ActiveProcessor();
-// For tests. kAvx512 on a machine without it is ignored.
-void UseProcessor(Processor processor);
 
 template <typename Body, typename... Arguments>
 OCTAVO_AVX512 __attribute__((noinline)) void RunAvx512(Arguments... arguments) {

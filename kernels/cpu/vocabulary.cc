@@ -15,13 +15,23 @@ namespace {
 constexpr int64_t kColumnChunk = 64;  // columns of dtable a thread adds to
 constexpr int64_t kSumChunk = 1024;   // exponentials under one float32 partial sum
 
-absl::Status CheckBelow(const char* operation, const char* field, const int32_t* values,
-                        int64_t count, int64_t vocabulary) {
+absl::Status CheckIds(const char* operation, const int32_t* ids, int64_t count,
+                      int64_t vocabulary) {
   for (int64_t t = 0; t < count; ++t) {
-    if (values[t] >= vocabulary) {
-      return absl::InvalidArgumentError(absl::StrCat(operation, ": ", field, " of token ", t,
-                                                     " is ", values[t], ", the vocabulary has ",
-                                                     vocabulary));
+    if (ids[t] < 0 || ids[t] >= vocabulary) {
+      return absl::InvalidArgumentError(absl::StrCat(operation, ": id of token ", t, " is ", ids[t],
+                                                     ", must be in [0, ", vocabulary, ")"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTargets(const CrossEntropy& op) {
+  for (int64_t t = 0; t < op.tokens; ++t) {
+    if (op.targets[t] >= op.vocabulary) {
+      return absl::InvalidArgumentError(absl::StrCat("CrossEntropy: target of token ", t, " is ",
+                                                     op.targets[t], ", must be below ",
+                                                     op.vocabulary));
     }
   }
   return absl::OkStatus();
@@ -120,7 +130,7 @@ absl::Status RunOperation(const EmbeddingForward& operation) {
 // order.
 absl::Status RunOperation(const EmbeddingBackward& operation) {
   RETURN_IF_ERROR(
-      CheckBelow("EmbeddingBackward", "id", operation.ids, operation.tokens, operation.vocabulary));
+      CheckIds("EmbeddingBackward", operation.ids, operation.tokens, operation.vocabulary));
 #pragma omp parallel for schedule(static)
   for (int64_t start = 0; start < operation.columns; start += kColumnChunk) {
     const int64_t width = std::min(kColumnChunk, operation.columns - start);
@@ -133,8 +143,7 @@ absl::Status RunOperation(const EmbeddingBackward& operation) {
 }
 
 absl::Status RunOperation(const CrossEntropy& operation) {
-  RETURN_IF_ERROR(CheckBelow("CrossEntropy", "target", operation.targets, operation.tokens,
-                             operation.vocabulary));
+  RETURN_IF_ERROR(CheckTargets(operation));
 #pragma omp parallel for schedule(static)
   for (int64_t token = 0; token < operation.tokens; ++token) RunRow(operation, token);
   return absl::OkStatus();

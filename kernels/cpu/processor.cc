@@ -1,4 +1,4 @@
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/processor.h"
 
 #include <atomic>
 
