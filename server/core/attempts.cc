@@ -77,7 +77,7 @@ void State::BeginAttempt(JobRecord* record, WorkerRecord* worker, int32_t device
   job.clear_pending_reason();
 
   record->lease = Lease{.ends = now_ + settings_.lease, .assign_until = now_ + settings_.lease};
-  next_lapse_ = std::min(next_lapse_, record->lease->ends + settings_.regrant_margin);
+  next_lapse_ = std::min(next_lapse_, LapseOf(*record->lease));
   leased_[record->order] = record;
   worker->leases.insert(record->order);
   ++counters_.attempts_started;
@@ -141,9 +141,10 @@ void State::Retry(JobRecord* record, const v1::Failure& failure) {
 }
 
 void State::Requeue(JobRecord* record) {
-  AddPending(record);
-  if (record->job.attempts_size() == 0) return;
-  unplanned_.erase(record->order);
+  if (record->job.attempts_size() == 0) {
+    AddReady(record);
+    return;
+  }
   record->not_before = now_ + Backoff(record->job);
   backing_off_.emplace(record->not_before, record->order);
 }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include "base/status.h"
@@ -6,6 +7,8 @@
 
 namespace octavo::core {
 namespace {
+
+constexpr size_t kAskedAtOnce = 256;
 
 scheduling::WaitingJob Waiting(const JobRecord& record) {
   const v1::Resources& resources = record.job.spec().resources();
@@ -19,29 +22,23 @@ scheduling::WaitingJob Waiting(const JobRecord& record) {
 
 }  // namespace
 
-void State::AddPending(JobRecord* record) {
-  pending_.insert(record->order);
-  unplanned_.insert(record->order);
+State::ReadyKey State::KeyOf(const JobRecord& record) {
+  return {-int64_t{record.job.spec().priority()}, record.order};
+}
+
+void State::AddReady(JobRecord* record) {
+  ready_.insert(KeyOf(*record));
+  unplanned_.insert(KeyOf(*record));
 }
 
 void State::RemovePending(JobRecord* record) {
-  pending_.erase(record->order);
-  unplanned_.erase(record->order);
+  ready_.erase(KeyOf(*record));
+  unplanned_.erase(KeyOf(*record));
   backing_off_.erase({record->not_before, record->order});
 }
 
-// As long as no device came or fell free, a ready job that found none before finds none now, so
-// only new ones are held against the fleet.
-void State::Place() {
-  scheduling::Snapshot snapshot;
-  if (std::exchange(fleet_changed_, false)) {
-    unplanned_ = pending_;
-    for (const auto& [not_before, order] : backing_off_) unplanned_.erase(order);
-  }
-  if (unplanned_.empty()) return;
-  for (const int64_t order : unplanned_) snapshot.jobs.push_back(Waiting(*by_order_.at(order)));
-  unplanned_.clear();
-
+std::vector<scheduling::DeviceState> State::Devices() const {
+  std::vector<scheduling::DeviceState> devices;
   for (const auto& [id, worker] : workers_) {
     std::set<std::pair<std::string, int32_t>> busy;
     for (const int64_t order : worker.leases) {
@@ -50,7 +47,7 @@ void State::Place() {
                    job.attempts(job.attempts_size() - 1).device_index());
     }
     for (const v1::Device& device : worker.devices) {
-      snapshot.devices.push_back(
+      devices.push_back(
           {.worker_id = id,
            .kind = device.kind(),
            .index = device.index(),
@@ -58,11 +55,51 @@ void State::Place() {
            .free = worker.connected && busy.count({device.kind(), device.index()}) == 0});
     }
   }
+  return devices;
+}
 
-  const scheduling::Plan plan = scheduling::PlanAssignments(std::move(snapshot));
+// A ready job that found no device finds none until one comes or falls free, and its reason stands
+// until the largest device of its kind is another. So most events ask only the jobs that are new,
+// and a free device only as many as it takes to find one that fits.
+void State::Place() {
+  if (!fleet_changed_ && unplanned_.empty()) return;
+  std::vector<scheduling::DeviceState> devices = Devices();
+  std::map<std::string, int64_t> largest;
+  for (const scheduling::DeviceState& device : devices) {
+    largest[device.kind] = std::max(largest[device.kind], device.memory_bytes);
+  }
+  if (largest != largest_bytes_) {
+    largest_bytes_ = std::move(largest);
+    unplanned_ = ready_;
+  }
+  if (std::exchange(fleet_changed_, false)) PlaceWhileDevicesAreFree(&devices);
+  PlaceThese({unplanned_.begin(), unplanned_.end()}, &devices);
+  unplanned_.clear();
+}
+
+void State::PlaceWhileDevicesAreFree(std::vector<scheduling::DeviceState>* devices) {
+  const auto is_free = [](const scheduling::DeviceState& device) { return device.free; };
+  auto next = ready_.begin();
+  while (next != ready_.end() && std::any_of(devices->begin(), devices->end(), is_free)) {
+    std::vector<ReadyKey> keys;
+    for (; next != ready_.end() && keys.size() < kAskedAtOnce; ++next) keys.push_back(*next);
+    const ReadyKey last = keys.back();
+    PlaceThese(keys, devices);
+    next = ready_.upper_bound(last);
+  }
+}
+
+void State::PlaceThese(const std::vector<ReadyKey>& keys,
+                       std::vector<scheduling::DeviceState>* devices) {
+  if (keys.empty()) return;
+  scheduling::Snapshot snapshot;
+  for (const ReadyKey& key : keys) snapshot.jobs.push_back(Waiting(*by_order_.at(key.second)));
+  snapshot.devices = std::move(*devices);
+  const scheduling::Plan plan = scheduling::PlanAssignments(snapshot);
   for (const scheduling::Placement& placement : plan.placements) {
     BeginAttempt(Find(placement.job_id), &workers_.at(placement.worker_id), placement.device_index);
   }
+  *devices = plan.placements.empty() ? std::move(snapshot.devices) : Devices();
   for (const scheduling::Unplaced& unplaced : plan.unplaced) {
     JobRecord* record = Find(unplaced.job_id);
     if (record->job.pending_reason() == unplaced.reason) continue;

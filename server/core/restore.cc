@@ -40,7 +40,7 @@ void State::Restore(DurableState state, absl::Time wall) {
       CHECK(record->job.attempts_size() > 0);
       record->lease = Lease{.ends = now_ + settings_.lease, .assign_until = now_ + settings_.lease};
       leased_[order] = record;
-      next_lapse_ = std::min(next_lapse_, record->lease->ends + settings_.regrant_margin);
+      next_lapse_ = std::min(next_lapse_, LapseOf(*record->lease));
     }
   }
 }

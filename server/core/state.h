@@ -17,6 +17,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/core/core.h"
+#include "server/scheduling/plan.h"
 
 namespace octavo::core {
 
@@ -108,10 +109,18 @@ class State final : public Core {
   void ForgivePause();
   void LapseLeases();
   void ReviewWorkers();
+  absl::Duration LapseOf(const Lease& lease) const { return lease.ends + settings_.regrant_margin; }
 
   // placement.cc
+  // Higher priority first, then earlier submission.
+  using ReadyKey = std::pair<int64_t, int64_t>;  // -priority, order
+  static ReadyKey KeyOf(const JobRecord& record);
   void Place();
-  void AddPending(JobRecord* record);
+  void PlaceWhileDevicesAreFree(std::vector<scheduling::DeviceState>* devices);
+  void PlaceThese(const std::vector<ReadyKey>& keys, std::vector<scheduling::DeviceState>* devices);
+  std::vector<scheduling::DeviceState> Devices() const;
+  void AddReady(JobRecord* record);
+  int64_t PendingCount() const { return static_cast<int64_t>(ready_.size() + backing_off_.size()); }
   void RemovePending(JobRecord* record);
 
   JobRecord* Find(const std::string& job_id);
@@ -128,10 +137,11 @@ class State final : public Core {
   std::map<int64_t, JobRecord*> by_order_;
   std::unordered_map<std::string, PutRequest> requests_;
   std::map<int64_t, JobRecord*> leased_;
-  std::set<int64_t> pending_;
   std::set<std::pair<absl::Duration, int64_t>> backing_off_;  // pending, not to be placed before
-  std::set<int64_t> unplanned_;  // pending, ready, not yet held against the fleet as it is
-  bool fleet_changed_ = false;   // a device came, went or fell free: every ready job is asked again
+  std::set<ReadyKey> ready_;                                  // pending, in the order of service
+  std::set<ReadyKey> unplanned_;  // of those, not yet held against the fleet as it is
+  bool fleet_changed_ = false;    // a device came, went or fell free
+  std::map<std::string, int64_t> largest_bytes_;  // by device kind; reasons speak of it
 
   std::map<std::string, WorkerRecord> workers_;
   // Incarnations that another one replaced: a late message of theirs must not replace it in turn.

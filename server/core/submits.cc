@@ -18,10 +18,10 @@ absl::Status State::Submit(const SubmitJob& event, Token token) {
     return absl::OkStatus();
   }
 #endif
-  if (static_cast<int64_t>(pending_.size()) >= settings_.max_pending_jobs) {
+  if (PendingCount() >= settings_.max_pending_jobs) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(pending_.size(), " jobs are pending, the limit is ",
-                     settings_.max_pending_jobs, "; submit again when some have started"));
+        absl::StrCat(PendingCount(), " jobs are pending, the limit is ", settings_.max_pending_jobs,
+                     "; submit again when some have started"));
   }
   const auto [position, fresh] = jobs_.try_emplace(event.job_id);
   CHECK(fresh);
@@ -33,7 +33,7 @@ absl::Status State::Submit(const SubmitJob& event, Token token) {
   *record.job.mutable_submit_time() = ToTimestamp(wall_);
   record.job.set_memory_bytes(event.memory_bytes);
   by_order_[record.order] = &record;
-  AddPending(&record);
+  AddReady(&record);
   const PutRequest put{request_id, event.job_id, event.spec_sha256};
   requests_[request_id] = put;
   effects_.writes.push_back(put);

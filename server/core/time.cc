@@ -10,7 +10,7 @@ void State::Advance() {
   if (now_ >= next_lapse_) LapseLeases();
   if (now_ >= next_worker_review_) ReviewWorkers();
   while (!backing_off_.empty() && backing_off_.begin()->first <= now_) {
-    unplanned_.insert(backing_off_.begin()->second);
+    AddReady(by_order_.at(backing_off_.begin()->second));
     backing_off_.erase(backing_off_.begin());
   }
 }
@@ -29,7 +29,7 @@ void State::LapseLeases() {
   next_lapse_ = absl::InfiniteDuration();
   std::vector<JobRecord*> lapsed;
   for (const auto& [order, record] : leased_) {
-    const absl::Duration lapse = record->lease->ends + settings_.regrant_margin;
+    const absl::Duration lapse = LapseOf(*record->lease);
     if (lapse <= now_) {
       lapsed.push_back(record);
     } else {

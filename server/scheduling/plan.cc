@@ -4,7 +4,6 @@
 #include <map>
 #include <set>
 #include <tuple>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -20,13 +19,13 @@ struct Pool {
       reasons;  // by need: formatting one per job would dominate a plan of thousands
 };
 
-std::map<std::string, Pool> PoolDevices(std::vector<DeviceState> devices) {
+std::map<std::string, Pool> PoolDevices(const std::vector<DeviceState>& devices) {
   std::map<std::string, Pool> pools;
-  for (DeviceState& device : devices) {
+  for (const DeviceState& device : devices) {
     Pool& pool = pools[device.kind];
     pool.largest_bytes = std::max(pool.largest_bytes, device.memory_bytes);
     if (device.free) {
-      pool.free.emplace(device.memory_bytes, std::move(device.worker_id), device.index);
+      pool.free.emplace(device.memory_bytes, device.worker_id, device.index);
     }
   }
   return pools;
@@ -47,29 +46,31 @@ std::string Reason(const Pool& pool, const std::string& kind, int64_t need_bytes
 
 }  // namespace
 
-Plan PlanAssignments(Snapshot snapshot) {
-  std::map<std::string, Pool> pools = PoolDevices(std::move(snapshot.devices));
-  std::sort(snapshot.jobs.begin(), snapshot.jobs.end(),
-            [](const WaitingJob& a, const WaitingJob& b) {
-              return std::tie(b.priority, a.order, a.id) < std::tie(a.priority, b.order, b.id);
-            });
+Plan PlanAssignments(const Snapshot& snapshot) {
+  std::map<std::string, Pool> pools = PoolDevices(snapshot.devices);
+  std::vector<const WaitingJob*> jobs;
+  jobs.reserve(snapshot.jobs.size());
+  for (const WaitingJob& job : snapshot.jobs) jobs.push_back(&job);
+  std::sort(jobs.begin(), jobs.end(), [](const WaitingJob* a, const WaitingJob* b) {
+    return std::tie(b->priority, a->order, a->id) < std::tie(a->priority, b->order, b->id);
+  });
   Plan plan;
-  for (WaitingJob& job : snapshot.jobs) {
-    const auto found = pools.find(job.device_kind);
+  for (const WaitingJob* job : jobs) {
+    const auto found = pools.find(job->device_kind);
     if (found == pools.end()) {
-      plan.unplaced.push_back({std::move(job.id), absl::StrCat("no registered worker has a ",
-                                                               job.device_kind, " device")});
+      plan.unplaced.push_back(
+          {job->id, absl::StrCat("no registered worker has a ", job->device_kind, " device")});
       continue;
     }
     Pool& pool = found->second;
-    const auto tightest = pool.free.lower_bound({job.memory_bytes, "", 0});
+    const auto tightest = pool.free.lower_bound({job->memory_bytes, "", 0});
     if (tightest == pool.free.end()) {
-      std::string& reason = pool.reasons[job.memory_bytes];
-      if (reason.empty()) reason = Reason(pool, job.device_kind, job.memory_bytes);
-      plan.unplaced.push_back({std::move(job.id), reason});
+      std::string& reason = pool.reasons[job->memory_bytes];
+      if (reason.empty()) reason = Reason(pool, job->device_kind, job->memory_bytes);
+      plan.unplaced.push_back({job->id, reason});
       continue;
     }
-    plan.placements.push_back({std::move(job.id), std::get<1>(*tightest), std::get<2>(*tightest)});
+    plan.placements.push_back({job->id, std::get<1>(*tightest), std::get<2>(*tightest)});
     pool.free.erase(tightest);
   }
   return plan;

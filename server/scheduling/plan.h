@@ -53,6 +53,6 @@ struct Plan {
 };
 
 // O((jobs + devices) log devices).
-Plan PlanAssignments(Snapshot snapshot);
+Plan PlanAssignments(const Snapshot& snapshot);
 
 }  // namespace octavo::scheduling

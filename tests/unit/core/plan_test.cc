@@ -135,7 +135,7 @@ TEST(PlanAssignments, TenThousandJobsOnAThousandWorkersTakeTensOfMilliseconds) {
   for (int i = 0; i < 10000; ++i) snapshot.jobs.push_back(Waiting(absl::StrCat("j", i), i % 90));
   for (int i = 0; i < 1000; ++i) snapshot.devices.push_back(Device(absl::StrCat("w", i), i % 81));
   const auto start = std::chrono::steady_clock::now();
-  const Plan plan = PlanAssignments(std::move(snapshot));
+  const Plan plan = PlanAssignments(snapshot);
   const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
   EXPECT_EQ(plan.placements.size(), 1000u);
   RecordProperty("milliseconds", absl::StrCat(taken.count()));

@@ -112,6 +112,19 @@ TEST(Cancel, ARunningJobIsToldToStopWithEveryHeartbeatUntilItEnds) {
   EXPECT_EQ(fleet.Submit().state(), v1::JOB_STATE_RUNNING) << "the device fell free";
 }
 
+// Its assignment may still be under way.
+TEST(Cancel, AnAttemptThatWasNeverListedIsToldToStopToo) {
+  Fleet fleet;
+  fleet.Join("w");
+  const std::string id = fleet.Submit().id();
+  fleet.Apply(CancelJob{id});
+  const v1::SessionResponse response = fleet.Beat(fleet.Identity("w"));
+  EXPECT_EQ(response.stop_size(), 1);
+  EXPECT_EQ(response.assignments_size(), 0);
+  EXPECT_TRUE(fleet.Finish(fleet.LeaseOf(id), v1::FAILURE_CAUSE_CANCELLED).ok());
+  EXPECT_EQ(fleet.Job(id).state(), v1::JOB_STATE_CANCELLED);
+}
+
 TEST(Cancel, ATrainerThatDoesNotStopIsFencedWhenItsLeaseLapses) {
   Fleet fleet;
   fleet.Join("w");
