@@ -1,0 +1,136 @@
+// Killed processes: the job succeeds all the same, with the same weights.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "tests/endtoend/cluster.h"
+
+namespace octavo::endtoend {
+namespace {
+
+constexpr int64_t kSteps = 240;
+
+v1::JobSpec LongJob(const Cluster& cluster) {
+  v1::JobSpec spec = cluster.TinyJob(kSteps);
+  spec.mutable_stages(0)->mutable_checkpoint()->set_every_steps(15);
+  spec.mutable_stages(0)->mutable_checkpoint()->set_export_format("none");
+  return spec;
+}
+
+// The weights of an undisturbed run and its losses; made once for all tests of this process.
+struct Undisturbed {
+  std::string weights_sha256;
+  std::map<int64_t, double> losses;
+};
+const Undisturbed& UndisturbedRun() {
+  static const Undisturbed run = [] {
+    Cluster cluster;
+    cluster.StartCoordinator();
+    cluster.StartWorker();
+    const std::string id = cluster.Submit(LongJob(cluster));
+    const v1::Job job = cluster.AwaitEnd(id);
+    EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << job.ShortDebugString();
+    EXPECT_EQ(job.attempts_size(), 1);
+    return Undisturbed{job.report().weights_sha256(), cluster.Losses(id)};
+  }();
+  return run;
+}
+
+// Steps at which to strike, from the seed (SplitMix64).
+class Moments {
+ public:
+  explicit Moments(uint64_t seed) : state_(seed) {}
+  int64_t Next(int64_t low, int64_t high) {
+    uint64_t z = (state_ += 0x9E3779B97F4A7C15);
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
+    return low + static_cast<int64_t>((z ^ (z >> 31)) % static_cast<uint64_t>(high - low));
+  }
+
+ private:
+  uint64_t state_;
+};
+
+class Killed : public ::testing::TestWithParam<uint64_t> {
+ protected:
+  void SetUp() override {
+    UndisturbedRun();
+    cluster_.StartCoordinator();
+    cluster_.StartWorker();
+    id_ = cluster_.Submit(LongJob(cluster_));
+  }
+  // Two strikes, one in each half of the run.
+  void StrikeTwice(const std::function<void()>& strike) {
+    Moments moments(GetParam());
+    for (const int64_t low : {int64_t{5}, kSteps / 2}) {
+      const int64_t step = moments.Next(low, low + kSteps / 2 - 10);
+      cluster_.AwaitStep(id_, step);
+      RecordProperty("strike_after_step", static_cast<int>(step));
+      strike();
+    }
+  }
+  v1::Job EndsAsIfUndisturbed() {
+    const v1::Job job = cluster_.AwaitEnd(id_);
+    EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << job.ShortDebugString();
+    EXPECT_EQ(job.report().weights_sha256(), UndisturbedRun().weights_sha256);
+    EXPECT_EQ(job.report().steps(), kSteps);
+    EXPECT_EQ(cluster_.Losses(id_), UndisturbedRun().losses);
+    EXPECT_LE(cluster_.Trainers().size(), 1u);
+    return job;
+  }
+
+  Cluster cluster_;
+  std::string id_;
+};
+
+TEST_P(Killed, ATrainerIsStartedAgainFromItsCheckpoint) {
+  StrikeTwice([this] {
+    for (const int trainer : cluster_.Trainers()) kill(trainer, SIGKILL);
+  });
+  const v1::Job job = EndsAsIfUndisturbed();
+  ASSERT_GE(job.attempts_size(), 2);
+  EXPECT_EQ(job.attempts(0).failure().cause(), v1::FAILURE_CAUSE_TRAINER_CRASHED);
+}
+
+TEST_P(Killed, AWorkerTakesItsTrainerAlongAndAnotherLifeContinues) {
+  StrikeTwice([this] {
+    cluster_.worker().Kill();
+    EXPECT_TRUE(Eventually(absl::Seconds(5), [this] { return cluster_.Trainers().empty(); }))
+        << "the trainer outlived its agent";
+    cluster_.StartWorker();
+  });
+  const v1::Job job = EndsAsIfUndisturbed();
+  ASSERT_GE(job.attempts_size(), 2);
+  EXPECT_EQ(job.attempts(0).failure().cause(), v1::FAILURE_CAUSE_WORKER_LOST);
+}
+
+TEST_P(Killed, AWorkerThatDoesNotComeBackIsReplacedByAnother) {
+  cluster_.AwaitStep(id_, Moments(GetParam()).Next(20, kSteps - 20));
+  cluster_.StartWorker({.id = "other"});
+  cluster_.worker().Kill();
+  const v1::Job job = EndsAsIfUndisturbed();
+  EXPECT_EQ(job.attempts(job.attempts_size() - 1).worker_id(), "other");
+}
+
+TEST_P(Killed, ACoordinatorForgetsNothingAndDisturbsNoTrainer) {
+  StrikeTwice([this] {
+    cluster_.coordinator().Kill();
+    cluster_.StartCoordinator();
+  });
+  const v1::Job job = EndsAsIfUndisturbed();
+  EXPECT_EQ(job.attempts_size(), 1) << "the attempt outlives the coordinator";
+}
+
+TEST_P(Killed, EverythingAtOnceStillEndsWell) {
+  StrikeTwice([this] {
+    cluster_.coordinator().Kill();
+    cluster_.worker().Kill();
+    cluster_.StartCoordinator();
+    cluster_.StartWorker();
+  });
+  EndsAsIfUndisturbed();
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, Killed, ::testing::Values(1, 2));
+
+}  // namespace
+}  // namespace octavo::endtoend
