@@ -78,6 +78,7 @@ absl::Status Run(const config::Config& config) {
   int received = 0;
   sigwait(&signals, &received);
   LogInfo("stopping on signal ", received);
+  unlink(addresses_path.c_str());
   return absl::OkStatus();
 }
 

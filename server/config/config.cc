@@ -61,7 +61,8 @@ class Flags {
     app_.add_option(name, *value, help)->capture_default_str()->take_last();
   }
 
-  void Number(const std::string& name, int64_t* value, std::pair<int64_t, int64_t> range,
+  template <typename Integer>
+  void Number(const std::string& name, Integer* value, std::pair<int64_t, int64_t> range,
               const std::string& help) {
     app_.add_option(name, *value, help)
         ->capture_default_str()
@@ -97,8 +98,7 @@ class Flags {
 constexpr std::pair<int64_t, int64_t> kCount = {1, 100000000};
 constexpr std::pair<int64_t, int64_t> kBytes = {0, std::numeric_limits<int64_t>::max()};
 
-void AddServerFlags(Flags& flags, Config* config, int64_t* read_threads,
-                    int64_t* session_queue_limit) {
+void AddServerFlags(Flags& flags, Config* config) {
   rpc::CoordinatorOptions& options = config->coordinator;
   flags.Text("--data-dir", &options.data_dir,
              "Folder of the coordinator's state, on a local disk; created when missing");
@@ -109,7 +109,7 @@ void AddServerFlags(Flags& flags, Config* config, int64_t* read_threads,
              "Host and port of Prometheus' /metrics; empty: none");
   flags.Number("--store-max-bytes", &options.store_max_bytes, kBytes,
                "The database grows no further; 0: as far as the disk goes");
-  flags.Number("--read-threads", read_threads, {1, 64},
+  flags.Number("--read-threads", &options.read_threads, {1, 64},
                "Threads that read metrics, logs and model folders");
   flags.Number("--message-bytes-limit", &options.message_bytes_limit, {65536, 1 << 30},
                "Largest gRPC message that is accepted");
@@ -124,7 +124,7 @@ void AddServerFlags(Flags& flags, Config* config, int64_t* read_threads,
                  "How long ValidateJob waits for a worker");
   flags.Number("--stream-limit", &options.limits.stream_limit, kCount,
                "Open watch, metric and log streams together");
-  flags.Number("--session-queue-limit", session_queue_limit, kCount,
+  flags.Number("--session-queue-limit", &options.limits.session_queue_limit, kCount,
                "Messages that wait for a worker to read them");
 }
 
@@ -139,6 +139,8 @@ void AddCoreFlags(Flags& flags, rpc::CoreLoopOptions* loop) {
                  "Silence after which a worker shows as unreachable");
   flags.Duration("--retry-backoff", &loop->core.retry_backoff,
                  "Wait before the first restart; doubles up to a minute");
+  flags.Number("--missing-heartbeats", &loop->core.missing_heartbeats, {1, 1000},
+               "An attempt that so many heartbeats in a row do not list has crashed");
   flags.Number("--max-pending-jobs", &loop->core.max_pending_jobs, kCount,
                "Jobs that wait for a worker");
   flags.Number("--max-workers", &loop->core.max_workers, kCount, "Workers that are known");
@@ -159,6 +161,11 @@ std::string CheckTogether(const Config& config) {
   const rpc::CoreLoopOptions& loop = config.coordinator.loop;
   const core::Settings& core = loop.core;
   if (core.lease_margin >= core.lease) return "--lease-margin must be shorter than --lease";
+  // The rule of core::Settings: clocks may run a tenth fast or slow.
+  if ((core.lease - core.lease_margin) / 0.9 >= (core.lease + core.regrant_margin) / 1.1) {
+    return "--lease-margin and --regrant-margin are too short for this --lease: two workers whose "
+           "clocks run a tenth apart could hold one job; lengthen either";
+  }
   if (core.heartbeat >= core.lease - core.lease_margin)
     return "--heartbeat must be shorter than --lease less --lease-margin";
   if (core.unreachable_after <= core.heartbeat)
@@ -171,9 +178,6 @@ std::string CheckTogether(const Config& config) {
 
 ParsedArguments ParseArguments(int argc, const char* const* argv, const std::string& version) {
   ParsedArguments result;
-  int64_t read_threads = result.config.coordinator.read_threads;
-  auto session_queue_limit =
-      static_cast<int64_t>(result.config.coordinator.limits.session_queue_limit);
   bool print_config = false;
   CLI::App app(
       "The coordinator of Octavo: queues training jobs, places them on workers and keeps what they "
@@ -187,12 +191,10 @@ ParsedArguments ParseArguments(int argc, const char* const* argv, const std::str
   app.add_flag("--print-config", print_config, "Print the resolved configuration as YAML and exit")
       ->configurable(false);
   Flags flags(&app);
-  AddServerFlags(flags, &result.config, &read_threads, &session_queue_limit);
+  AddServerFlags(flags, &result.config);
   AddCoreFlags(flags, &result.config.coordinator.loop);
   try {
     app.parse(argc, argv);
-    result.config.coordinator.read_threads = static_cast<int>(read_threads);
-    result.config.coordinator.limits.session_queue_limit = static_cast<size_t>(session_queue_limit);
     if (result.config.coordinator.data_dir.empty()) throw CLI::RequiredError("--data-dir");
     if (const std::string wrong = CheckTogether(result.config); !wrong.empty())
       throw CLI::ValidationError(wrong);

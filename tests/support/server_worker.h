@@ -21,15 +21,16 @@ class ScriptedWorker {
     if (stream_ != nullptr) EndSession();
   }
 
-  grpc::Status Register(int64_t memory_bytes = int64_t{64} << 30) {
+  grpc::Status Register(int64_t memory_bytes = int64_t{64} << 30,
+                        const std::vector<v1::LeaseIdentity>& running = {}) {
     v1::RegisterWorkerRequest request;
     *request.mutable_worker() = identity;
     request.set_address("host-a");
     v1::Device& device = *request.add_devices();
     device.set_kind("cpu");
     device.set_memory_bytes(memory_bytes);
-    v1::RegisterWorkerResponse response;
-    return Call(&v1::WorkerService::Stub::RegisterWorker, request, &response);
+    for (const auto& lease : running) *request.add_running() = lease;
+    return Call(&v1::WorkerService::Stub::RegisterWorker, request, &registered);
   }
 
   // One heartbeat and every message up to its acknowledgement, merged. Empty when the session
@@ -114,6 +115,7 @@ class ScriptedWorker {
   }
 
   v1::WorkerIdentity identity;
+  v1::RegisterWorkerResponse registered;  // answer to the last Register
 
  private:
   template <typename Request, typename Response>

@@ -33,10 +33,10 @@ class ConfigTest : public testing::Test {
 
 TEST_F(ConfigTest, TakesFlags) {
   const auto parsed =
-      Parse({"--data-dir", "/d", "--lease", "20s", "--queue-limit", "7", "--listen", "0.0.0.0:1"});
+      Parse({"--data-dir", "/d", "--lease", "10s", "--queue-limit", "7", "--listen", "0.0.0.0:1"});
   ASSERT_TRUE(parsed.run) << parsed.output;
   EXPECT_EQ(parsed.config.coordinator.data_dir, "/d");
-  EXPECT_EQ(parsed.config.coordinator.loop.core.lease, absl::Seconds(20));
+  EXPECT_EQ(parsed.config.coordinator.loop.core.lease, absl::Seconds(10));
   EXPECT_EQ(parsed.config.coordinator.loop.queue_limit, 7);
   EXPECT_EQ(parsed.config.coordinator.listen, "0.0.0.0:1");
   EXPECT_EQ(parsed.config.metrics_listen, "127.0.0.1:7071") << "the default";
@@ -44,16 +44,16 @@ TEST_F(ConfigTest, TakesFlags) {
 
 TEST_F(ConfigTest, TakesTheSameNamesFromAFileAndLetsFlagsWin) {
   const auto parsed =
-      ParseFile("data-dir: /from-file\nlease: 30s\nmax-pending-jobs: 5\n", {"--lease", "40s"});
+      ParseFile("data-dir: /from-file\nlease: 9s\nmax-pending-jobs: 5\n", {"--lease", "12s"});
   ASSERT_TRUE(parsed.run) << parsed.output;
   EXPECT_EQ(parsed.config.coordinator.data_dir, "/from-file");
-  EXPECT_EQ(parsed.config.coordinator.loop.core.lease, absl::Seconds(40));
+  EXPECT_EQ(parsed.config.coordinator.loop.core.lease, absl::Seconds(12));
   EXPECT_EQ(parsed.config.coordinator.loop.core.max_pending_jobs, 5);
 }
 
 TEST_F(ConfigTest, PrintsAFileThatItReadsBackTheSame) {
   const std::string printed =
-      Parse({"--data-dir", "/d", "--lease", "20s", "--print-config"}).output;
+      Parse({"--data-dir", "/d", "--lease", "10s", "--print-config"}).output;
   const auto parsed = ParseFile(printed);
   ASSERT_TRUE(parsed.run) << parsed.output;
   EXPECT_EQ(ParseFile(printed, {"--print-config"}).output, printed);
@@ -67,6 +67,7 @@ TEST_F(ConfigTest, RefusesWhatIsWrongWithCode2AndNamesIt) {
       {Parse({"--data-dir", "/d", "--lease", "-1s"}), "--lease"},
       {Parse({"--data-dir", "/d", "--queue-limit", "0"}), "queue-limit"},
       {Parse({"--data-dir", "/d", "--lease", "2s"}), "--lease-margin"},
+      {Parse({"--data-dir", "/d", "--lease", "5m"}), "too short for this --lease"},
       {ParseFile("data-dir: /d\nleese: 1s\n"), "leese"},
       {ParseFile("data-dir: [1, 2]\n"), "flag: value"},
       {ParseFile("- a\n"), "map"},

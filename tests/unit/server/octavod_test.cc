@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "tests/support/server_process.h"
+#include "tests/support/server_worker.h"
 
 namespace octavo {
 namespace {
@@ -12,6 +13,8 @@ using grpc::StatusCode;
 using testing::HasSubstr;
 using testing_support::CallContext;
 using testing_support::OctavodProcess;
+using testing_support::Point;
+using testing_support::ScriptedWorker;
 using testing_support::SomeSpec;
 using testing_support::TemporaryFolder;
 
@@ -77,6 +80,33 @@ TEST(Octavod, RefusesOnAFullDiskAndGoesOnWhenThereIsRoom) {
   octavod.LimitFileSize(RLIM_INFINITY);
   EXPECT_NE(octavod.stubs->Submit(SomeSpec(), "full-4").id(), "")
       << octavod.stubs->status.error_message();
+}
+
+// After a commit that failed, the core is built anew: workers register again and keep what they
+// run.
+TEST(Octavod, LosesNoAttemptToAFullDisk) {
+  TemporaryFolder folder;
+  OctavodProcess octavod(folder.path());
+  ASSERT_TRUE(octavod.AwaitListening());
+  ScriptedWorker worker(*octavod.stubs);
+  ASSERT_TRUE(worker.Register().ok());
+  const std::string job_id = octavod.stubs->Submit().id();
+  const v1::LeaseIdentity lease = worker.AwaitAssignment().lease();
+  ASSERT_TRUE(worker.Start(lease).ok());
+  octavod.LimitFileSize(4096);
+  EXPECT_EQ(worker.Push(lease, {Point("train/loss", 1, 2.0)}).error_code(),
+            StatusCode::RESOURCE_EXHAUSTED);
+  octavod.LimitFileSize(RLIM_INFINITY);
+  worker.Beat({lease});
+  EXPECT_EQ(worker.SessionStatus().error_code(), StatusCode::FAILED_PRECONDITION);
+  ASSERT_TRUE(worker.Register(int64_t{64} << 30, {lease}).ok());
+  ASSERT_EQ(worker.registered.keep_size(), 1);
+  EXPECT_EQ(worker.Beat({lease}).renewed_size(), 1);
+  EXPECT_TRUE(worker.Push(lease, {Point("train/loss", 1, 2.0)}).ok());
+  EXPECT_TRUE(worker.Succeed(lease).ok());
+  const v1::Job job = octavod.stubs->Get(job_id);
+  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(job.attempts_size(), 1);
 }
 
 TEST(Octavod, LeavesADataFolderToItsHolder) {
