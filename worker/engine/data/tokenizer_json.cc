@@ -83,7 +83,7 @@ class Parser {
   }
 
   absl::Status ReadPreTokenizer(const Json& pre_tokenizer) {
-    RETURN_IF_ERROR(AddStage(pre_tokenizer));
+    if (!pre_tokenizer.is_null()) RETURN_IF_ERROR(AddStage(pre_tokenizer));
     if (has_byte_level_) return absl::OkStatus();
     return Unsupported("pre_tokenizer", absl::StrCat(TypeOf(pre_tokenizer), " without ByteLevel"),
                        "byte-level BPE");
@@ -162,6 +162,7 @@ class Parser {
       return absl::InvalidArgumentError("tokenizer.json: model.vocab is empty or no object");
     }
     ids_.reserve(vocabulary.size());
+    vocabulary_entries_ = static_cast<int32_t>(vocabulary.size());
     std::string bytes;
     for (const auto& [token, id] : vocabulary.items()) {
       RETURN_IF_ERROR(AddToken(token, id));
@@ -249,8 +250,13 @@ class Parser {
       }
       AddedToken token;
       token.content = content.get<std::string>();
-      RETURN_IF_ERROR(AddToken(token.content, Member(each, "id")));
-      token.id = Member(each, "id").get<int32_t>();
+      token.id = AddedTokenId(token.content);
+      if (Member(each, "id") != token.id) {
+        LogWarning("tokenizer.json gives added token ", each.dump(), " another id than the ",
+                   token.id, " that the reference implementation numbers it with, which is used");
+      }
+      RETURN_IF_ERROR(AddToken(token.content, token.id));
+      last_added_id_ = std::max(last_added_id_, token.id);
       token.single_word = Flag(each, "single_word", false);
       token.left_strip = Flag(each, "lstrip", false);
       token.right_strip = Flag(each, "rstrip", false);
@@ -258,6 +264,14 @@ class Parser {
       parts_.added_tokens.push_back(std::move(token));
     }
     return absl::OkStatus();
+  }
+
+  // The reference ignores the ids in the file: a token of the vocabulary keeps that one's id,
+  // others are numbered from the vocabulary's size or the highest added id on. Models are trained
+  // with these numbers.
+  int32_t AddedTokenId(const std::string& content) const {
+    const auto found = ids_.find(content);
+    return found != ids_.end() ? found->second : std::max(last_added_id_ + 1, vocabulary_entries_);
   }
 
   // ByteLevel changes offsets only. A template says what stands before the text; what it puts
@@ -306,6 +320,8 @@ class Parser {
 
   ByteLevelParts parts_;
   bool has_byte_level_ = false;
+  int32_t vocabulary_entries_ = 0;
+  int32_t last_added_id_ = -1;
   absl::flat_hash_map<std::string, int32_t> ids_;
 };
 

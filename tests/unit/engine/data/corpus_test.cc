@@ -1,0 +1,237 @@
+#include "worker/engine/data/corpus.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "tests/support/temporary_folder.h"
+
+namespace octavo::engine {
+namespace {
+
+using ::octavo::testing::TemporaryFolder;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int32_t kEnd = 256;
+constexpr int64_t kVocabulary = 257;
+
+class CorpusTest : public ::testing::Test {
+ protected:
+  CorpusTest() {
+    plan_.tokenizer = DataPlan::TokenizerKind::kByte;
+    plan_.sequence_length = 4;
+    plan_.holdout_fraction = 0;
+    plan_.document_separator = "\n";
+  }
+
+  absl::StatusOr<std::unique_ptr<Corpus>> Open(const std::string& text) {
+    plan_.files = {folder_.Write("train.txt", text)};
+    return OpenCorpus(plan_, *tokenizer_, kVocabulary);
+  }
+  std::unique_ptr<Corpus> MustOpen(const std::string& text) {
+    auto corpus = Open(text);
+    EXPECT_TRUE(corpus.ok()) << corpus.status();
+    return *std::move(corpus);
+  }
+
+  // Rows by their first byte: row r of this text begins with the r-th letter.
+  static std::string LetterRows(int rows) {
+    std::string text;
+    for (int row = 0; row < rows; ++row) text += std::string(4, static_cast<char>('a' + row));
+    return text;
+  }
+  static std::string FirstLetters(const Batch& batch) {
+    std::string letters;
+    for (int64_t row = 0; row < batch.rows; ++row) {
+      letters += static_cast<char>(batch.ids[row * batch.sequence]);
+    }
+    return letters;
+  }
+
+  TemporaryFolder folder_;
+  std::unique_ptr<Tokenizer> tokenizer_ = MakeByteTokenizer();
+  DataPlan plan_;
+};
+
+TEST_F(CorpusTest, ARowPredictsTheNextTokenOfTheStream) {
+  plan_.isolate_documents = false;
+  const auto corpus = MustOpen("abcdefgh");
+  EXPECT_EQ(corpus->report().tokens, 9);
+  ASSERT_EQ(corpus->report().train_rows, 2);
+  plan_.holdout_fraction = 0.5;
+  const auto halves = MustOpen("abcdefgh");
+  const Batch batch = halves->TrainBatch(1, 0, 1);
+  EXPECT_THAT(batch.ids, ElementsAre('a', 'b', 'c', 'd'));
+  EXPECT_THAT(batch.targets, ElementsAre('b', 'c', 'd', 'e'));
+  const Batch holdout = halves->HoldoutBatch(0, 9);
+  EXPECT_THAT(holdout.ids, ElementsAre('e', 'f', 'g', 'h'));
+  EXPECT_THAT(holdout.targets, ElementsAre('f', 'g', 'h', kEnd));
+}
+
+TEST_F(CorpusTest, AnIsolatedDocumentIsNotTrainedToPredictItsNeighbour) {
+  plan_.sequence_length = 8;
+  const auto corpus = MustOpen("abc\nde\nf");
+  ASSERT_EQ(corpus->report().train_rows, 1);
+  const Batch batch = corpus->TrainBatch(1, 0, 1);
+  EXPECT_THAT(batch.ids, ElementsAre('a', 'b', 'c', kEnd, 'd', 'e', kEnd, 'f'));
+  EXPECT_THAT(batch.targets, ElementsAre('b', 'c', kEnd, kMasked, 'e', kEnd, kMasked, kEnd));
+  EXPECT_THAT(batch.positions, ElementsAre(0, 1, 2, 3, 0, 1, 2, 0));
+  EXPECT_THAT(batch.attend_from, ElementsAre(0, 0, 0, 0, 4, 4, 4, 7));
+}
+
+TEST_F(CorpusTest, DocumentsThatAreNotIsolatedAreOneText) {
+  plan_.sequence_length = 8;
+  plan_.isolate_documents = false;
+  const Batch batch = MustOpen("abc\nde\nf")->TrainBatch(1, 0, 2);
+  EXPECT_THAT(std::vector<int32_t>(batch.targets.begin(), batch.targets.begin() + 8),
+              ElementsAre('b', 'c', kEnd, 'd', 'e', kEnd, 'f', kEnd));
+  EXPECT_EQ(batch.positions[7], 7);
+  EXPECT_EQ(batch.attend_from[7], 0);
+  EXPECT_EQ(batch.attend_from[15], 8) << "the second row attends to itself alone";
+}
+
+TEST_F(CorpusTest, ARowInsideADocumentStartsAtPositionZero) {
+  const auto corpus = MustOpen("abcdefghijklm");
+  const Batch batch = corpus->TrainBatch(7, 0, 3);
+  for (int64_t row = 0; row < 3; ++row) {
+    EXPECT_EQ(batch.positions[row * 4], 0);
+    EXPECT_EQ(batch.attend_from[row * 4 + 3], row * 4);
+  }
+}
+
+TEST_F(CorpusTest, EveryTokenIsAnInputOnceAnEpoch) {
+  const std::string text = "one\ntwo\nthree\nfour\nfive\nsix\nseven\n";
+  const auto corpus = MustOpen(text);
+  const int64_t rows = corpus->report().train_rows;
+  const Batch batch = corpus->TrainBatch(3, 0, rows);
+  std::vector<int32_t> ids = batch.ids;
+  std::vector<int32_t> expected(text.begin(), text.end());
+  std::replace(expected.begin(), expected.end(), int32_t{'\n'}, kEnd);
+  expected.resize(rows * 4);  // the last tokens are less than a row
+  std::sort(ids.begin(), ids.end());
+  std::sort(expected.begin(), expected.end());
+  EXPECT_EQ(ids, expected);
+  EXPECT_EQ(corpus->report().documents, 7);
+  EXPECT_EQ(corpus->report().tokens, static_cast<int64_t>(text.size()));
+}
+
+TEST_F(CorpusTest, EpochsArePermutationsThatDiffer) {
+  const auto corpus = MustOpen(LetterRows(20));
+  ASSERT_EQ(corpus->report().train_rows, 20);
+  std::set<std::string> orders;
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    std::string letters = FirstLetters(corpus->TrainBatch(5, epoch * 20, 20));
+    orders.insert(letters);
+    std::sort(letters.begin(), letters.end());
+    EXPECT_EQ(letters, "abcdefghijklmnopqrst");
+  }
+  EXPECT_EQ(orders.size(), 3u);
+  EXPECT_NE(FirstLetters(corpus->TrainBatch(6, 0, 20)), FirstLetters(corpus->TrainBatch(5, 0, 20)));
+}
+
+TEST_F(CorpusTest, ABatchDependsOnSeedAndSampleAlone) {
+  const auto corpus = MustOpen(LetterRows(7));
+  const std::string all = FirstLetters(corpus->TrainBatch(5, 0, 21));
+  const auto again = MustOpen(LetterRows(7));
+  std::string pieces;
+  for (int64_t sample = 18; sample >= 0; sample -= 3) {
+    pieces.insert(0, FirstLetters(again->TrainBatch(5, sample, 3)));
+  }
+  EXPECT_EQ(pieces, all) << "batches of three that cross epochs, fetched in reverse";
+}
+
+TEST_F(CorpusTest, TheLastRowsAreHeldOutAndNeverTrainedOn) {
+  plan_.holdout_fraction = 0.2;
+  const auto corpus = MustOpen(LetterRows(20));
+  EXPECT_EQ(corpus->report().train_rows, 16);
+  EXPECT_EQ(corpus->report().holdout_rows, 4);
+  EXPECT_EQ(FirstLetters(corpus->HoldoutBatch(0, 100)), "qrst");
+  EXPECT_EQ(FirstLetters(corpus->HoldoutBatch(3, 5)), "t");
+  EXPECT_EQ(corpus->HoldoutBatch(4, 5).rows, 0);
+  EXPECT_EQ(FirstLetters(corpus->TrainBatch(5, 0, 64)).find_first_of("qrst"), std::string::npos);
+}
+
+TEST_F(CorpusTest, HoldoutFilesReplaceTheFraction) {
+  plan_.holdout_fraction = 0.2;
+  plan_.holdout_files = {folder_.Write("held.txt", "zzzz\nyyyy\n")};
+  const auto corpus = MustOpen(LetterRows(20));
+  EXPECT_EQ(corpus->report().train_rows, 20);
+  EXPECT_EQ(corpus->report().holdout_rows, 2);
+  EXPECT_THAT(corpus->HoldoutBatch(0, 1).ids, ElementsAre('z', 'z', 'z', 'z'));
+}
+
+TEST_F(CorpusTest, ACorpusBelowOneRowIsRefusedWithTheNumbers) {
+  plan_.sequence_length = 512;
+  const auto corpus = Open(std::string(199, 'x'));
+  ASSERT_FALSE(corpus.ok());
+  EXPECT_EQ(corpus.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(corpus.status().message()),
+              AllOf(HasSubstr("train.txt holds 200 tokens, one row needs 513"),
+                    HasSubstr("lower data.sequence_length")));
+}
+
+TEST_F(CorpusTest, ACorpusWithoutARowToTrainOnIsRefused) {
+  plan_.holdout_fraction = 0.01;
+  const auto corpus = Open("abcdefg");
+  ASSERT_FALSE(corpus.ok());
+  EXPECT_THAT(std::string(corpus.status().message()),
+              HasSubstr("holds 8 tokens, one row to train on and one held out needs 9"));
+}
+
+TEST_F(CorpusTest, AnEmptyCorpusIsRefused) {
+  const auto corpus = Open("\n\n\n");
+  ASSERT_FALSE(corpus.ok());
+  EXPECT_THAT(std::string(corpus.status().message()), HasSubstr("train.txt holds no text"));
+}
+
+TEST_F(CorpusTest, AnIdBeyondTheModelsVocabularyNamesBothSizes) {
+  plan_.files = {folder_.Write("train.txt", LetterRows(3))};
+  const auto corpus = OpenCorpus(plan_, *tokenizer_, 256);
+  ASSERT_FALSE(corpus.ok());
+  EXPECT_THAT(
+      std::string(corpus.status().message()),
+      HasSubstr("train.txt: the tokenizer gives token 256 of its 257, but the model has 256"));
+}
+
+TEST_F(CorpusTest, AByteOrderMarkDoesNotChangeTheTokens) {
+  const auto with = MustOpen("\xEF\xBB\xBFone two\n");
+  const auto without = MustOpen("one two\n");
+  EXPECT_EQ(with->sha256(), without->sha256());
+}
+
+TEST_F(CorpusTest, TheHashTellsTextTokenizerAndPackingApart) {
+  std::set<std::string> hashes;
+  hashes.insert(MustOpen("abcdefghijklmnop")->sha256());
+  EXPECT_EQ(MustOpen("abcdefghijklmnop")->sha256(), *hashes.begin());
+  hashes.insert(MustOpen("abcdefghijklmnoq")->sha256());
+  hashes.insert(MustOpen("abcdefgh\nijklmnop")->sha256());
+  plan_.isolate_documents = false;
+  hashes.insert(MustOpen("abcdefghijklmnop")->sha256());
+  plan_.sequence_length = 5;
+  hashes.insert(MustOpen("abcdefghijklmnop")->sha256());
+  plan_.holdout_fraction = 0.5;
+  hashes.insert(MustOpen("abcdefghijklmnop")->sha256());
+  EXPECT_EQ(hashes.size(), 6u);
+}
+
+TEST_F(CorpusTest, SkippedRowsAndEmptyDocumentsAreCounted) {
+  plan_.skip_bad_rows = true;
+  plan_.files = {folder_.Write(
+      "train.jsonl", "{\"text\":\"abcdefgh\"}\n{\"text\":\"\"}\n{\"text\":1}\n{bad\n[]\n")};
+  const auto corpus = OpenCorpus(plan_, *tokenizer_, kVocabulary);
+  ASSERT_TRUE(corpus.ok()) << corpus.status();
+  EXPECT_EQ((*corpus)->report().documents, 2);
+  EXPECT_EQ((*corpus)->report().skipped_rows, 2);
+  EXPECT_THAT((*corpus)->report().warnings,
+              ElementsAre("1 empty documents were left out",
+                          "1 texts are numbers in the file and were taken as they are spelt",
+                          "1 bad rows were skipped: json-syntax",
+                          "1 bad rows were skipped: not-an-object"));
+}
+
+}  // namespace
+}  // namespace octavo::engine

@@ -1,0 +1,157 @@
+#include "worker/engine/data/corpus.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "worker/engine/data/document_reader.h"
+#include "worker/engine/data/permutation.h"
+#include "worker/engine/data/token_stream.h"
+
+namespace octavo::engine {
+namespace {
+
+class PackedCorpus final : public Corpus {
+ public:
+  PackedCorpus(const DataPlan& plan, const Tokenizer& tokenizer, int64_t vocabulary)
+      : plan_(plan), tokenizer_(tokenizer), vocabulary_(vocabulary) {}
+
+  absl::Status Open() {
+    const int64_t lost_before = tokenizer_.lost_bytes();
+    RETURN_IF_ERROR(Read(plan_.files, &stream_));
+    RETURN_IF_ERROR(Read(plan_.holdout_files, &holdout_stream_));
+    Warn(counts_.empty, " empty documents were left out");
+    Warn(counts_.converted, " texts are numbers in the file and were taken as they are spelt");
+    Warn(tokenizer_.lost_bytes() - lost_before,
+         " bytes were lost because the tokenizer has no symbol for them");
+    for (const auto& [reason, rows] : counts_.skipped) {
+      report_.skipped_rows += rows;
+      Warn(rows, absl::StrCat(" bad rows were skipped: ", reason));
+    }
+    report_.documents = stream_.documents() + holdout_stream_.documents();
+    report_.tokens = stream_.tokens() + holdout_stream_.tokens();
+    RETURN_IF_ERROR(DivideRows());
+    sha256_ = Hash();
+    return absl::OkStatus();
+  }
+
+  const CorpusReport& report() const override { return report_; }
+  std::string sha256() const override { return sha256_; }
+
+  Batch TrainBatch(uint64_t seed, int64_t first_sample, int64_t rows) const override {
+    Batch batch;
+    batch.sequence = plan_.sequence_length;
+    for (int64_t sample = first_sample; sample < first_sample + rows; ++sample) {
+      const Permutation order(report_.train_rows, seed, sample / report_.train_rows);
+      stream_.AppendRow(order[sample % report_.train_rows], plan_.isolate_documents, &batch);
+    }
+    return batch;
+  }
+
+  Batch HoldoutBatch(int64_t first_row, int64_t rows) const override {
+    Batch batch;
+    batch.sequence = plan_.sequence_length;
+    const int64_t end = std::min(first_row + rows, report_.holdout_rows);
+    const bool own_files = !plan_.holdout_files.empty();
+    for (int64_t row = first_row; row < end; ++row) {
+      const TokenStream& stream = own_files ? holdout_stream_ : stream_;
+      stream.AppendRow(own_files ? row : report_.train_rows + row, plan_.isolate_documents, &batch);
+    }
+    return batch;
+  }
+
+ private:
+  absl::Status Read(const std::vector<std::string>& files, TokenStream* stream) {
+    const DocumentOptions options = {.text_field = plan_.text_field,
+                                     .separator = plan_.document_separator,
+                                     .skip_bad_rows = plan_.skip_bad_rows};
+    for (const std::string& file : files) {
+      RETURN_IF_ERROR(ReadDocuments(
+          file, options,
+          [&](absl::string_view document) {
+            return Annotate(stream->Add(document, tokenizer_, vocabulary_), file);
+          },
+          &counts_));
+    }
+    return absl::OkStatus();
+  }
+
+  void Warn(int64_t count, absl::string_view what) {
+    if (count > 0) report_.warnings.push_back(absl::StrCat(count, what));
+  }
+
+  absl::Status TooSmall(const std::vector<std::string>& files, int64_t tokens, int64_t needed,
+                        absl::string_view what) const {
+    std::string holds = absl::StrCat("holds ", tokens, " tokens");
+    if (tokens == 0) holds = "holds no text";
+    if (report_.skipped_rows > 0) {
+      absl::StrAppend(&holds, " after ", report_.skipped_rows, " bad rows were skipped");
+    }
+    return absl::InvalidArgumentError(absl::StrCat(absl::StrJoin(files, ", "), " ", holds, ", ",
+                                                   what, " needs ", needed,
+                                                   ": add text or lower data.sequence_length"));
+  }
+
+  absl::Status DivideRows() {
+    const int64_t sequence = plan_.sequence_length;
+    const int64_t rows = stream_.Rows(sequence);
+    if (rows < 1) return TooSmall(plan_.files, stream_.tokens(), sequence + 1, "one row");
+    if (!plan_.holdout_files.empty()) {
+      report_.holdout_rows = holdout_stream_.Rows(sequence);
+      if (report_.holdout_rows < 1) {
+        return TooSmall(plan_.holdout_files, holdout_stream_.tokens(), sequence + 1, "one row");
+      }
+    } else if (plan_.holdout_fraction > 0) {
+      const double share = std::floor(static_cast<double>(rows) * plan_.holdout_fraction);
+      report_.holdout_rows = std::max(int64_t{1}, static_cast<int64_t>(share));
+      if (rows - report_.holdout_rows < 1) {
+        return TooSmall(plan_.files, stream_.tokens(), 2 * sequence + 1,
+                        "one row to train on and one held out");
+      }
+      report_.train_rows = rows - report_.holdout_rows;
+      return absl::OkStatus();
+    }
+    report_.train_rows = rows;
+    return absl::OkStatus();
+  }
+
+  std::string Hash() const {
+    Sha256 hash;
+    const std::string options = absl::StrCat(
+        "sequence ", plan_.sequence_length, " isolated ", plan_.isolate_documents, " train rows ",
+        report_.train_rows, " held out ", report_.holdout_rows, " tokenizer ", tokenizer_.sha256());
+    hash.Update(options.data(), options.size());
+    stream_.UpdateHash(&hash);
+    holdout_stream_.UpdateHash(&hash);
+    return hash.Finish();
+  }
+
+  const DataPlan plan_;
+  const Tokenizer& tokenizer_;  // used by Open only
+  const int64_t vocabulary_;
+  TokenStream stream_;
+  TokenStream holdout_stream_;  // of holdout_files
+  DocumentCounts counts_;
+  CorpusReport report_;
+  std::string sha256_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Corpus>> OpenCorpus(const DataPlan& plan, const Tokenizer& tokenizer,
+                                                   int64_t vocabulary) {
+  if (plan.sequence_length < 2) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("data.sequence_length is ", plan.sequence_length, ", the least is 2"));
+  }
+  if (plan.files.empty()) return absl::InvalidArgumentError("data.files is empty");
+  auto corpus = std::make_unique<PackedCorpus>(plan, tokenizer, vocabulary);
+  RETURN_IF_ERROR(corpus->Open());
+  return corpus;
+}
+
+}  // namespace octavo::engine
