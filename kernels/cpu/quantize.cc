@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/operations.h"
 #include "kernels/cpu/simd.h"
+#include "kernels/numerics/e4m3.h"
 #include "kernels/numerics/scale.h"
 #include "kernels/numerics/tile.h"
 
@@ -14,7 +15,9 @@ namespace {
 constexpr int kSide = static_cast<int>(kScaleTile);
 constexpr int kLine = 32;  // BF16 numbers in a vector
 
-typedef uint16_t Bits __attribute__((vector_size(64)));  // of 32 BF16 numbers
+typedef uint16_t Bits __attribute__((vector_size(64)));  // of kLine BF16 numbers
+typedef int16_t Shorts __attribute__((vector_size(64)));
+typedef uint8_t LineBytes __attribute__((vector_size(32)));
 
 struct alignas(64) Patch {
   bfloat16 x[kSide][kSide];
@@ -116,38 +119,66 @@ struct CountNonfinite {
   }
 };
 
-// FloatToE4m3 of each lane.
-OCTAVO_INLINE Bytes Encode(Floats x) {
-  const Words bits = reinterpret_cast<Words>(x);
-  const Words sign = (bits >> 24) & 0x80u;
-  const Words absolute = bits & 0x7FFFFFFFu;
-  const Words magnitude = absolute > 0x43E00000u ? Words{} + 0x43E00000u : absolute;
-  const Words normal = ((magnitude + 0x7FFFFu + ((magnitude >> 20) & 1u)) >> 20) - (120u << 3);
-  const Words subnormal =
-      reinterpret_cast<Words>(reinterpret_cast<Floats>(magnitude) + 16384.0f) - 0x46800000u;
-  const Words code = sign | (magnitude < 0x3C800000u ? subnormal : normal);
-  return __builtin_convertvector(absolute > 0x7F800000u ? Words{} + 0x7Fu : code, Bytes);
+// A scale of at most this power is applied to the exponent field of BF16 numbers: a subnormal is
+// then below 2^-16 and becomes 0 as if it had the leading one. Larger scales belong to tiles that
+// hold next to nothing; those go through float32.
+constexpr int16_t kLargestShift = 110;
+
+// E4M3 of x * 2^exponent for 32 BF16 numbers, none above 448 but in a tile with an infinity, whose
+// exponent is 0.
+OCTAVO_INLINE LineBytes EncodeLine(Bits x, Shorts exponent) {
+  const Bits sign = (x >> 8) & 0x80;
+  const Bits magnitude = x & 0x7FFF;
+  const Shorts field = reinterpret_cast<Shorts>(magnitude >> 7) + exponent;
+  Bits scaled = magnitude + (reinterpret_cast<Bits>(exponent) << 7);
+  scaled = reinterpret_cast<Shorts>(scaled) > 0x43E0 ? Bits{} + 0x43E0 : scaled;  // 448
+  // From 2^-6 on: keep 3 of 7 mantissa bits, move the bias from 127 to 7.
+  const Bits normal = ((scaled + 7 + ((scaled >> 4) & 1)) >> 4) - (120 << 3);
+  // Below: a multiple of 2^-9, from the significand's 8 bits; 9 places leave nothing.
+  const Bits places = reinterpret_cast<Bits>(field < 116 ? Shorts{} + 9 : 125 - field) & 15;
+  const Bits significand = (magnitude & 0x7F) | 0x80;
+  const Bits half = (Bits{} + 1) << ((places - 1) & 15);
+  const Bits subnormal = (significand + half - 1 + ((significand >> places) & 1)) >> places;
+  const Bits code = sign | (field < 121 ? subnormal : normal);
+  return __builtin_convertvector(magnitude > 0x7F80 ? Bits{} + 0x7F : code, LineBytes);
+}
+
+// FloatToE4m3 of each of 32 numbers times its scale.
+OCTAVO_INLINE void EncodeWide(const bfloat16* x, const int16_t* exponent, uint8_t* codes) {
+  for (int i = 0; i < kLine; ++i) codes[i] = FloatToE4m3(ToFloat(x[i]) * PowerOfTwo(exponent[i]));
+}
+
+// One exponent per element of a line.
+OCTAVO_INLINE void EncodeWith(const bfloat16* x, const int16_t* exponents, bool narrow,
+                              uint8_t* codes) {
+  if (narrow) {
+    Shorts exponent;
+    std::memcpy(&exponent, exponents, sizeof(exponent));
+    const LineBytes encoded = EncodeLine(LoadBits(x), exponent);
+    std::memcpy(codes, &encoded, sizeof(encoded));
+  } else {
+    EncodeWide(x, exponents, codes);
+  }
 }
 
 struct EncodeByRows {
-  OCTAVO_INLINE static void Run(const Patch* patch, const float* scale, Codes* codes) {
+  OCTAVO_INLINE static void Run(const Patch* patch, const int16_t* exponent, Codes* codes) {
     for (int row = 0; row < kSide; ++row) {
-      for (int c = 0; c < kSide; c += kLanes) {
-        const Bytes encoded = Encode(Load(&patch->x[row][c]) * scale[row]);
-        std::memcpy(&codes->code[row][c], &encoded, sizeof(encoded));
-      }
+      int16_t exponents[kLine];
+      std::fill_n(exponents, kLine, exponent[row]);
+      const bool narrow = exponent[row] <= kLargestShift;
+      for (int c = 0; c < kSide; c += kLine)
+        EncodeWith(&patch->x[row][c], exponents, narrow, &codes->code[row][c]);
     }
   }
 };
 
 struct EncodeByColumns {
-  OCTAVO_INLINE static void Run(const Patch* patch, const float* scale, Codes* codes) {
-    for (int c = 0; c < kSide; c += kLanes) {
-      const Floats scales = Load(scale + c);
-      for (int row = 0; row < kSide; ++row) {
-        const Bytes encoded = Encode(Load(&patch->x[row][c]) * scales);
-        std::memcpy(&codes->code[row][c], &encoded, sizeof(encoded));
-      }
+  OCTAVO_INLINE static void Run(const Patch* patch, const int16_t* exponent, Codes* codes) {
+    for (int c = 0; c < kSide; c += kLine) {
+      const bool narrow = *std::max_element(exponent + c, exponent + c + kLine) <= kLargestShift;
+      for (int row = 0; row < kSide; ++row)
+        EncodeWith(&patch->x[row][c], exponent + c, narrow, &codes->code[row][c]);
     }
   }
 };
@@ -183,12 +214,12 @@ void StoreCodes(const Codes& codes, int rows, int columns, uint8_t* to, int64_t 
     std::memcpy(to + row * pitch, codes.code[row], static_cast<size_t>(columns));
 }
 
-// amax becomes scale; scale_inv goes to every `stride`-th element of `inverse`.
-void ChooseScales(float* amax, int count, float* inverse, int64_t stride) {
+// The exponents of tiles with these amax; scale_inv goes to every `stride`-th element of `inverse`.
+void ChooseScales(const float* amax, int count, int16_t* exponents, float* inverse,
+                  int64_t stride) {
   for (int i = 0; i < kSide; ++i) {
-    const int exponent = ScaleExponent(amax[i]);
-    amax[i] = PowerOfTwo(exponent);
-    if (i < count) inverse[i * stride] = PowerOfTwo(-exponent);
+    exponents[i] = static_cast<int16_t>(ScaleExponent(amax[i]));
+    if (i < count) inverse[i * stride] = PowerOfTwo(-exponents[i]);
   }
 }
 
@@ -220,25 +251,26 @@ struct Workspace {
   Patch patch;
   Codes codes;
   Codes transposed;
-  alignas(64) float scale[kSide];
+  alignas(64) float amax[kSide];
+  alignas(64) int16_t exponent[kSide];
 };
 
 void QuantizeRows(const QuantizeTiles& op, const Place& place, Workspace* work) {
   const int64_t tiles = TileCount(op.columns);
-  Vectorized<PatchRowAmax>(&work->patch, work->scale);
-  ChooseScales(work->scale, place.rows,
+  Vectorized<PatchRowAmax>(&work->patch, work->amax);
+  ChooseScales(work->amax, place.rows, work->exponent,
                op.row_scale_inv + place.row * tiles + place.column / kScaleTile, tiles);
-  Vectorized<EncodeByRows>(&work->patch, work->scale, &work->codes);
+  Vectorized<EncodeByRows>(&work->patch, work->exponent, &work->codes);
   StoreCodes(work->codes, place.rows, place.columns,
              op.row_codes + place.row * op.columns + place.column, op.columns);
 }
 
 void QuantizeColumns(const QuantizeTiles& op, const Place& place, Workspace* work) {
   const int64_t tiles = TileCount(op.rows);
-  Vectorized<PatchColumnAmax>(&work->patch, work->scale);
-  ChooseScales(work->scale, place.columns,
+  Vectorized<PatchColumnAmax>(&work->patch, work->amax);
+  ChooseScales(work->amax, place.columns, work->exponent,
                op.column_scale_inv + place.column * tiles + place.row / kScaleTile, tiles);
-  Vectorized<EncodeByColumns>(&work->patch, work->scale, &work->codes);
+  Vectorized<EncodeByColumns>(&work->patch, work->exponent, &work->codes);
   Transpose(work->codes, &work->transposed);
   StoreCodes(work->transposed, place.columns, place.rows,
              op.column_codes + place.column * op.rows + place.row, op.rows);
@@ -250,8 +282,8 @@ void QuantizeBlock(const QuantizeBlocks& op, const Place& place, Workspace* work
   float amax = 0;
   Vectorized<PatchAmax>(&work->patch, &amax);
   const int exponent = ScaleExponent(amax);
-  std::fill_n(work->scale, kSide, PowerOfTwo(exponent));
-  Vectorized<EncodeByRows>(&work->patch, work->scale, &work->codes);
+  std::fill_n(work->exponent, kSide, static_cast<int16_t>(exponent));
+  Vectorized<EncodeByRows>(&work->patch, work->exponent, &work->codes);
   StoreCodes(work->codes, place.rows, place.columns,
              op.codes + place.row * op.columns + place.column, op.columns);
   op.scale_inv[block_row * TileCount(op.columns) + block_column] = PowerOfTwo(-exponent);
