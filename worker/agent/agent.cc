@@ -1,6 +1,7 @@
 #include "worker/agent/agent.h"
 
 #include <algorithm>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -59,11 +60,10 @@ void Agent::Registered(const v1::RegisterWorkerResponse& response) {
   leases_.Configure(absl::Milliseconds(response.lease_ms()),
                     absl::Milliseconds(response.lease_margin_ms()));
   leases_.Registered(++sequence_, registration_sent_);
+  std::set<LeaseKey> kept;
+  for (const v1::LeaseIdentity& lease : response.keep()) kept.insert(KeyOf(lease));
   for (const auto& [key, attempt] : attempts_) {
-    const bool kept =
-        std::any_of(response.keep().begin(), response.keep().end(),
-                    [&](const v1::LeaseIdentity& lease) { return KeyOf(lease) == key; });
-    if (!kept) attempt->Stop(StopReason::kFenced);
+    if (kept.count(key) == 0) attempt->Stop(StopReason::kFenced);
   }
 }
 
