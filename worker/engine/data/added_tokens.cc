@@ -72,7 +72,7 @@ void AddedTokenMatcher::Split(absl::string_view text,
     }
     if (begin > done) on_text(text.substr(done, begin - done));
     on_token(token->id);
-    done = std::max(done, end);
+    done = end;  // a token inside what right_strip swallowed comes again, as in the reference
   }
   if (done < text.size()) on_text(text.substr(done));
 }

@@ -1,46 +1,18 @@
 #include "worker/engine/data/byte_level_tokenizer.h"
 
-#include <unicode/bytestream.h>
-#include <unicode/normalizer2.h>
-
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/status.h"
+#include "worker/engine/data/nfc.h"
 #include "worker/engine/data/utf8.h"
 
 namespace octavo::engine {
-namespace {
-
-// Text that is no UTF-8 stays as it is: normalising would replace its bytes.
-std::string NormalizeNfc(absl::string_view text) {
-  UErrorCode error = U_ZERO_ERROR;
-  const icu::Normalizer2* const nfc = icu::Normalizer2::getNFCInstance(error);
-  CHECK(U_SUCCESS(error));
-  const icu::StringPiece piece(text.data(), static_cast<int32_t>(text.size()));
-  if (nfc->isNormalizedUTF8(piece, error) || FindInvalidUtf8(text) != absl::string_view::npos) {
-    return std::string(text);
-  }
-  std::string normalized;
-  icu::StringByteSink<std::string> sink(&normalized);
-  nfc->normalizeUTF8(0, piece, sink, nullptr, error);
-  CHECK(U_SUCCESS(error));
-  return normalized;
-}
-
-}  // namespace
-
 ByteLevelTokenizer::ByteLevelTokenizer(ByteLevelParts parts) : parts_(std::move(parts)) {
   std::vector<AddedToken> raw;
   std::vector<AddedToken> normalized;
-  for (AddedToken token : parts_.added_tokens) {
-    if (token.normalized) {
-      token.content = Normalize(token.content);
-      normalized.push_back(std::move(token));
-    } else {
-      raw.push_back(std::move(token));
-    }
+  for (const AddedToken& token : parts_.added_tokens) {
+    (token.normalized ? normalized : raw).push_back(token);
   }
   raw_tokens_ = AddedTokenMatcher(std::move(raw));
   normalized_tokens_ = AddedTokenMatcher(std::move(normalized));

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "worker/engine/data/byte_alphabet.h"
 #include "worker/engine/data/byte_level_tokenizer.h"
+#include "worker/engine/data/nfc.h"
 #include "worker/engine/data/tokenizer.h"
 
 namespace octavo::engine {
@@ -240,6 +241,7 @@ class Parser {
 
   absl::Status ReadAddedTokens(const Json& tokens) {
     absl::flat_hash_set<std::string> seen;
+    std::vector<std::string> renumbered;
     for (const Json& each : tokens) {
       const Json& content = Member(each, "content");
       if (!content.is_string() || content == "" ||
@@ -251,17 +253,21 @@ class Parser {
       AddedToken token;
       token.content = content.get<std::string>();
       token.id = AddedTokenId(token.content);
-      if (Member(each, "id") != token.id) {
-        LogWarning("tokenizer.json gives added token ", each.dump(), " another id than the ",
-                   token.id, " that the reference implementation numbers it with, which is used");
-      }
+      if (Member(each, "id") != token.id) renumbered.push_back(token.content);
+      token.normalized = Flag(each, "normalized", !Flag(each, "special", false));
+      // The normalised form is what is looked for, and what the id decodes to.
+      if (token.normalized && parts_.normalize_nfc) token.content = NormalizeNfc(token.content);
       RETURN_IF_ERROR(AddToken(token.content, token.id));
       last_added_id_ = std::max(last_added_id_, token.id);
       token.single_word = Flag(each, "single_word", false);
       token.left_strip = Flag(each, "lstrip", false);
       token.right_strip = Flag(each, "rstrip", false);
-      token.normalized = Flag(each, "normalized", !Flag(each, "special", false));
       parts_.added_tokens.push_back(std::move(token));
+    }
+    if (!renumbered.empty()) {
+      LogWarning("tokenizer.json: ", renumbered.size(), " added tokens, the first \"",
+                 renumbered[0],
+                 "\", are not numbered as the reference implementation does; its ids are used");
     }
     return absl::OkStatus();
   }

@@ -1,0 +1,105 @@
+#include "client/example/arithmetic.h"
+
+#include <algorithm>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/file.h"
+#include "base/status.h"
+
+namespace octavo {
+namespace {
+
+constexpr int64_t kNumbers = 1000;
+constexpr int64_t kProblems = kNumbers * kNumbers;
+constexpr int64_t kMostTrainDocuments = 10'000'000;
+constexpr int64_t kMostHeldout = 100'000;
+
+// Parameters: 320 x 128 embeddings, and in each of 2 layers q 128x256 + 256, k and v 128x128 + 128,
+// o 256x128, three 128x384 projections and 2 x 128 norms; 128 for the last norm.
+constexpr char kConfig[] = R"({
+  "architectures": ["Qwen2ForCausalLM"],
+  "model_type": "qwen2",
+  "vocab_size": 320,
+  "hidden_size": 128,
+  "intermediate_size": 384,
+  "num_hidden_layers": 2,
+  "num_attention_heads": 4,
+  "num_key_value_heads": 2,
+  "head_dim": 64,
+  "hidden_act": "silu",
+  "max_position_embeddings": 512,
+  "initializer_range": 0.02,
+  "rms_norm_eps": 1e-06,
+  "rope_theta": 10000.0,
+  "tie_word_embeddings": true,
+  "use_sliding_window": false,
+  "attention_dropout": 0.0,
+  "bos_token_id": null,
+  "eos_token_id": 256,
+  "torch_dtype": "bfloat16"
+}
+)";
+
+// SplitMix64 (Steele, Lea and Flood 2014); the standard library's distributions differ between
+// implementations.
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed) {}
+  // The bias of the remainder is below 2^-40 here.
+  int64_t Below(int64_t limit) {
+    uint64_t z = state_ += 0x9E3779B97F4A7C15;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
+    return static_cast<int64_t>((z ^ (z >> 31)) % static_cast<uint64_t>(limit));
+  }
+
+ private:
+  uint64_t state_;
+};
+
+// Problem number a * 1000 + b.
+std::string Prompt(int64_t problem) {
+  return absl::StrFormat("%03d+%03d=", problem / kNumbers, problem % kNumbers);
+}
+
+std::string Answer(int64_t problem) {
+  std::string digits = absl::StrFormat("%04d", problem / kNumbers + problem % kNumbers);
+  std::reverse(digits.begin(), digits.end());
+  return digits;
+}
+
+absl::Status CheckRange(absl::string_view name, int64_t value, int64_t most) {
+  if (value >= 1 && value <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(name, " is ", value, ", not in [1, ", most, "]"));
+}
+
+}  // namespace
+
+absl::Status WriteArithmeticExample(const std::string& folder, const ArithmeticExample& options) {
+  RETURN_IF_ERROR(CheckRange("train_documents", options.train_documents, kMostTrainDocuments));
+  RETURN_IF_ERROR(CheckRange("heldout", options.heldout, kMostHeldout));
+  RETURN_IF_ERROR(MakeFolders(folder));
+  Random random(options.seed);
+  absl::flat_hash_set<int64_t> held_out;
+  std::string rows;
+  while (static_cast<int64_t>(held_out.size()) < options.heldout) {
+    const int64_t problem = random.Below(kProblems);
+    if (!held_out.insert(problem).second) continue;
+    absl::StrAppend(&rows, "{\"prompt\":\"", Prompt(problem), "\",\"answer\":\"", Answer(problem),
+                    "\"}\n");
+  }
+  std::string documents;
+  for (int64_t written = 0; written < options.train_documents;) {
+    const int64_t problem = random.Below(kProblems);
+    if (held_out.contains(problem)) continue;
+    absl::StrAppend(&documents, Prompt(problem), Answer(problem), "\n");
+    ++written;
+  }
+  RETURN_IF_ERROR(WriteFileAtomically(folder + "/train.txt", documents));
+  RETURN_IF_ERROR(WriteFileAtomically(folder + "/heldout.jsonl", rows));
+  return WriteFileAtomically(folder + "/config.json", kConfig);
+}
+
+}  // namespace octavo
