@@ -78,7 +78,7 @@ TEST(Inspect, ReadsNoTensorButSeesThatAFileIsCutOff) {
 TEST(Inspect, NamesTheFileWithABadRow) {
   TinyRun run;
   run.plan.data.files.push_back(
-      run.folder.Write("bad.jsonl", "{\"text\": \"fine\"}\n{\"text\": 3}\n"));
+      run.folder.Write("bad.jsonl", "{\"text\": \"fine\"}\n{\"other\": 3}\n"));
   EXPECT_THAT(Inspect(run.plan).problems, ElementsAre(Problem("data.files[1]", "bad.jsonl")));
 }
 
@@ -89,12 +89,12 @@ TEST(Inspect, SamplesALargeCorpus) {
   while (text.size() < (size_t{65} << 20)) {
     text += "{\"text\": \"" + std::string(100'000, 'x') + "\"}\n";
   }
-  run.plan.data.files = {run.folder.Write("large.jsonl", text + "{\"text\": 3}\n")};
+  run.plan.data.files = {run.folder.Write("large.jsonl", text + "{\"other\": 3}\n")};
   const Inspection inspection = Inspect(run.plan);
   EXPECT_THAT(inspection.problems, IsEmpty());
   EXPECT_THAT(inspection.warnings, ElementsAre(HasSubstr("only the first rows")));
   EXPECT_EQ(inspection.train_tokens, 0);
-  run.folder.Write("large.jsonl", "{\"text\": 3}\n" + text);
+  run.folder.Write("large.jsonl", "{\"other\": 3}\n" + text);
   EXPECT_THAT(Inspect(run.plan).problems,
               ElementsAre(Problem("data.files[0]", run.folder.At("large.jsonl"))));
 }
