@@ -24,7 +24,7 @@ struct AdamWChunk {
     const double keep = 1.0 - op->learning_rate * op->weight_decay;
     const double step = op->learning_rate / op->correction1;
     const double inverse_correction2 = 1.0 / op->correction2;
-#pragma GCC ivdep
+#pragma omp simd
     for (int64_t i = start; i < end; ++i) {
       const double g = static_cast<double>(gradient[i]) * scale;
       const double m = beta1 * static_cast<double>(exp_avg[i]) + (1.0 - beta1) * g;
