@@ -52,14 +52,16 @@ absl::StatusOr<std::unique_ptr<prometheus::Exposer>> Expose(const std::string& l
     auto exposer = std::make_unique<prometheus::Exposer>(listen, 1);
     *address = absl::StrCat(HostOf(listen), ":", exposer->GetListeningPorts().at(0));
     return exposer;
-  } catch (const std::exception& error) {
-    return absl::UnavailableError(absl::StrCat(
-        "listening on ", listen, " for metrics: ", error.what(),
-        ": the address is in use or not of this machine; choose another --metrics-listen"));
+  } catch (const std::exception&) {  // its text names no address and no cause
+    return absl::UnavailableError(
+        absl::StrCat("listening on ", listen,
+                     " for metrics: the address is in use or not of this machine; choose another "
+                     "--metrics-listen"));
   }
 }
 
 absl::Status Run(const config::Config& config) {
+  SetLogLevel(config.log_level);
   const sigset_t signals = BlockStopSignals();
   SystemClock clock;
   ASSIGN_OR_RETURN(const auto coordinator, rpc::Coordinator::Start(config.coordinator, &clock));

@@ -4,10 +4,12 @@
 
 #include <CLI/CLI.hpp>
 #include <limits>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
 namespace octavo::config {
@@ -70,6 +72,18 @@ class Flags {
         ->check(CLI::Range(range.first, range.second));
   }
 
+  void Level(const std::string& name, LogLevel* value, const std::string& help) {
+    const std::map<std::string, LogLevel> levels = {{"debug", LogLevel::kDebug},
+                                                    {"info", LogLevel::kInfo},
+                                                    {"warning", LogLevel::kWarning},
+                                                    {"error", LogLevel::kError}};
+    app_.add_option_function<std::string>(
+            name, [levels, value](const std::string& text) { *value = levels.at(text); }, help)
+        ->default_str("info")
+        ->take_last()
+        ->check(CLI::IsMember(levels));
+  }
+
   // "1500ms", "1s", "2m": a positive length of time.
   void Duration(const std::string& name, absl::Duration* value, const std::string& help) {
     app_.add_option_function<std::string>(
@@ -107,6 +121,7 @@ void AddServerFlags(Flags& flags, Config* config) {
       "Host and port of gRPC; port 0 chooses a free one, see addresses.json in the data folder");
   flags.Text("--metrics-listen", &config->metrics_listen,
              "Host and port of Prometheus' /metrics; empty: none");
+  flags.Level("--log-level", &config->log_level, "Messages below it are not written");
   flags.Number("--store-max-bytes", &options.store_max_bytes, kBytes,
                "The database grows no further; 0: as far as the disk goes");
   flags.Number("--read-threads", &options.read_threads, {1, 64},
@@ -157,7 +172,21 @@ void AddCoreFlags(Flags& flags, rpc::CoreLoopOptions* loop) {
                "Inspections under way at once");
 }
 
+// "host:port", "[::1]:port".
+bool IsAddress(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  int port = -1;
+  return colon != std::string::npos && colon > 0 &&
+         absl::SimpleAtoi(text.substr(colon + 1), &port) && port >= 0 && port < 65536;
+}
+
 std::string CheckTogether(const Config& config) {
+  if (!IsAddress(config.coordinator.listen)) {
+    return absl::StrCat("--listen \"", config.coordinator.listen, "\" is not host:port");
+  }
+  if (!config.metrics_listen.empty() && !IsAddress(config.metrics_listen)) {
+    return absl::StrCat("--metrics-listen \"", config.metrics_listen, "\" is not host:port");
+  }
   const rpc::CoreLoopOptions& loop = config.coordinator.loop;
   const core::Settings& core = loop.core;
   if (core.lease_margin >= core.lease) return "--lease-margin must be shorter than --lease";

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "base/log.h"
 #include "server/rpc/coordinator.h"
 
 namespace octavo::config {
@@ -11,6 +12,7 @@ namespace octavo::config {
 struct Config {
   rpc::CoordinatorOptions coordinator;
   std::string metrics_listen = "127.0.0.1:7071";  // empty: no metrics
+  LogLevel log_level = LogLevel::kInfo;
 };
 
 struct ParsedArguments {

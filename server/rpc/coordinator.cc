@@ -1,5 +1,6 @@
 #include "server/rpc/coordinator.h"
 
+#include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "server/rpc/services.h"
 #include "server/storage/folder.h"
@@ -22,6 +24,11 @@ constexpr std::chrono::milliseconds kShutdownPatience{300};
 
 int Milliseconds(absl::Duration duration) {
   return static_cast<int>(absl::ToInt64Milliseconds(duration));
+}
+
+// What gRPC says for its own developers; what a user must know comes back as a status.
+void RouteGrpcLog() {
+  gpr_set_log_function([](gpr_log_func_args* line) { LogDebug("grpc: ", line->message); });
 }
 
 void Configure(const CoordinatorOptions& options, grpc::ServerBuilder* builder) {
@@ -82,6 +89,7 @@ class GrpcCoordinator final : public Coordinator {
     services_.push_back(MakeLogService(shell_.get()));
     services_.push_back(MakeNodeService(shell_.get()));
     services_.push_back(MakeWorkerService(shell_.get()));
+    RouteGrpcLog();
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     grpc::ServerBuilder builder;

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+
 #include "tests/support/server_process.h"
 #include "tests/support/server_worker.h"
 
@@ -130,7 +132,9 @@ TEST(Octavod, SaysThatAPortIsInUse) {
   OctavodProcess second(folder.path() + "/second", {"--listen", address});
   EXPECT_FALSE(second.AwaitListening());
   EXPECT_EQ(second.AwaitExit(), 1);
-  EXPECT_THAT(second.RemainingOutput(), HasSubstr(address));
+  const std::string output = second.RemainingOutput();
+  EXPECT_THAT(output, HasSubstr(address));
+  EXPECT_EQ(std::count(output.begin(), output.end(), '\n'), 1) << output;
 }
 
 TEST(Octavod, WarnsWhenOtherMachinesCanReachIt) {
