@@ -106,6 +106,12 @@ void WidenAll(const bfloat16* from, float* to, int64_t count) {
     Vectorized<WidenChunk>(from + start, to + start, std::min(kChunk, count - start));
 }
 
+// oneDNN emulates BF16 on AVX-512 without BF16 instructions, at a third of float32's speed.
+bool HasBfloat16() {
+  const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
+  return isa == dnnl::cpu_isa::avx512_core_bf16 || isa == dnnl::cpu_isa::avx512_core_amx;
+}
+
 class OneDnnMatmul final : public Matmul {
  public:
   OneDnnMatmul(Memory* memory, Operands operands)
@@ -170,15 +176,6 @@ class OneDnnMatmul final : public Matmul {
       found = prepared_.emplace(shape, Prepared{descriptor, dnnl::matmul(descriptor)}).first;
     }
     return found->second;
-  }
-
-  bool HasBfloat16() const {
-    try {
-      cpu::Describe(kProbe, memory::data_type::bf16, engine_);
-      return true;
-    } catch (const dnnl::error&) {  // unimplemented
-      return false;
-    }
   }
 
   void Execute(const Shape& shape, memory::data_type operands, const void* a, const void* b,

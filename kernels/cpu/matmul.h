@@ -1,4 +1,4 @@
-// BF16 matrix products through oneDNN. Where oneDNN has no BF16 product for the processor, both
+// BF16 matrix products through oneDNN. Where the processor has no BF16 products, both
 // operands are widened to float32 first: the same numbers up to the order of sums.
 #pragma once
 
