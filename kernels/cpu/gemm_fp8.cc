@@ -1,9 +1,10 @@
 // GemmFp8 as a BF16 product. A code is an E4M3 number, which has 4 significant bits, so code times
 // a power of two is exact in BF16 and so is the product of two in float32: the result differs from
 // a scaled FP8 product by the order of sums alone, as long as nothing leaves the normal range.
-// Matrix units flush what falls below it; such operands take the exact path.
+// Matrix units flush what falls below it, so rows whose scales could lead there are computed apart.
 #include <algorithm>
-#include <cmath>
+#include <cstring>
+#include <vector>
 
 #include "base/status.h"
 #include "kernels/cpu/operations.h"
@@ -24,26 +25,29 @@ struct Range {
   int highest;
 };
 
-int64_t ScaleCountOf(const Fp8Matrix& matrix) {
-  return matrix.granularity == Granularity::kTile1x128 ? TileScales(matrix.rows, matrix.columns)
-                                                       : BlockScales(matrix.rows, matrix.columns);
-}
-
 const float* ScalesOfRow(const Fp8Matrix& matrix, int64_t row) {
   const int64_t line = matrix.granularity == Granularity::kTile1x128 ? row : row / kScaleTile;
   return matrix.scale_inv + line * TileCount(matrix.columns);
 }
 
-Range ExponentsOf(const Fp8Matrix& matrix) {
-  const int64_t count = ScaleCountOf(matrix);
-  int lowest = ExponentOf(matrix.scale_inv[0]);
-  int highest = lowest;
-#pragma omp parallel for schedule(static) reduction(min : lowest) reduction(max : highest)
-  for (int64_t i = 0; i < count; ++i) {
-    lowest = std::min(lowest, ExponentOf(matrix.scale_inv[i]));
-    highest = std::max(highest, ExponentOf(matrix.scale_inv[i]));
+Range ExponentsOfRow(const Fp8Matrix& matrix, int64_t row) {
+  const float* const scales = ScalesOfRow(matrix, row);
+  Range range = {.lowest = ExponentOf(scales[0]), .highest = ExponentOf(scales[0])};
+  for (int64_t tile = 1; tile < TileCount(matrix.columns); ++tile) {
+    range.lowest = std::min(range.lowest, ExponentOf(scales[tile]));
+    range.highest = std::max(range.highest, ExponentOf(scales[tile]));
   }
-  return {.lowest = lowest, .highest = highest};
+  return range;
+}
+
+Range ExponentsOf(const Fp8Matrix& matrix) {
+  Range range = ExponentsOfRow(matrix, 0);
+  for (int64_t row = 1; row < matrix.rows; ++row) {
+    const Range of_row = ExponentsOfRow(matrix, row);
+    range.lowest = std::min(range.lowest, of_row.lowest);
+    range.highest = std::max(range.highest, of_row.highest);
+  }
+  return range;
 }
 
 // Magnitudes of non-zero codes lie in [2^-9, 2^8.8]. Operands must stay in [2^-126, 2^127],
@@ -89,11 +93,28 @@ struct FoldRow {
   }
 };
 
-void FoldMatrix(const Fp8Matrix& matrix, bfloat16* out) {
+// Rows that are to be computed apart; empty: none.
+using Rows = std::vector<bool>;
+
+// Rows of the matrix that do not fit the exponents of the other operand.
+Rows UnfitRows(const Fp8Matrix& matrix, Range other) {
+  Rows unfit(static_cast<size_t>(matrix.rows));
+  for (int64_t row = 0; row < matrix.rows; ++row)
+    unfit[static_cast<size_t>(row)] = !FitsBfloat16(ExponentsOfRow(matrix, row), other);
+  return unfit;
+}
+
+// Unfit rows become 0.
+void FoldMatrix(const Fp8Matrix& matrix, const Rows& unfit, bfloat16* out) {
 #pragma omp parallel for schedule(static)
   for (int64_t row = 0; row < matrix.rows; ++row) {
-    Vectorized<FoldRow>(matrix.codes + row * matrix.columns, ScalesOfRow(matrix, row),
-                        matrix.columns, out + row * matrix.columns);
+    bfloat16* const to = out + row * matrix.columns;
+    if (!unfit.empty() && unfit[static_cast<size_t>(row)]) {
+      std::fill_n(to, matrix.columns, bfloat16{0});
+    } else {
+      Vectorized<FoldRow>(matrix.codes + row * matrix.columns, ScalesOfRow(matrix, row),
+                          matrix.columns, to);
+    }
   }
 }
 
@@ -116,19 +137,26 @@ double ExactDot(const GemmFp8& op, int64_t row, int64_t column) {
   return sum;
 }
 
-void RunExact(const GemmFp8& op) {
-#pragma omp parallel for schedule(static)
+void ComputeExactly(const GemmFp8& op, int64_t row, int64_t column) {
+  double value = ExactDot(op, row, column);
+  if (op.bias != nullptr) value += static_cast<double>(ToFloat(op.bias[column]));
+  const int64_t at = row * op.b.rows + column;
+  if (op.c_type == ResultType::kBfloat16) {
+    static_cast<bfloat16*>(op.c)[at] = ToBfloat16(static_cast<float>(value));
+  } else {
+    float* const c = static_cast<float*>(op.c) + at;
+    *c = static_cast<float>(op.accumulate ? static_cast<double>(*c) + value : value);
+  }
+}
+
+// The elements of c that lie in an unfit row of a or of b.
+void ComputeUnfit(const GemmFp8& op, const Rows& unfit_a, const Rows& unfit_b) {
+#pragma omp parallel for schedule(static, 1)
   for (int64_t row = 0; row < op.a.rows; ++row) {
+    const bool whole_row = !unfit_a.empty() && unfit_a[static_cast<size_t>(row)];
     for (int64_t column = 0; column < op.b.rows; ++column) {
-      double value = ExactDot(op, row, column);
-      if (op.bias != nullptr) value += static_cast<double>(ToFloat(op.bias[column]));
-      const int64_t at = row * op.b.rows + column;
-      if (op.c_type == ResultType::kBfloat16) {
-        static_cast<bfloat16*>(op.c)[at] = ToBfloat16(static_cast<float>(value));
-      } else {
-        float* const c = static_cast<float*>(op.c) + at;
-        *c = static_cast<float>(op.accumulate ? static_cast<double>(*c) + value : value);
-      }
+      if (whole_row || (!unfit_b.empty() && unfit_b[static_cast<size_t>(column)]))
+        ComputeExactly(op, row, column);
     }
   }
 }
@@ -139,25 +167,34 @@ absl::Status RunGemmFp8(const GemmFp8& operation, Matmul* matmul, Scratch* a_scr
                         Scratch* b_scratch) {
   const Fp8Matrix& a = operation.a;
   const Fp8Matrix& b = operation.b;
-  if (!FitsBfloat16(ExponentsOf(a), ExponentsOf(b))) {
-    RunExact(operation);
-    return absl::OkStatus();
+  const Range a_range = ExponentsOf(a);
+  const Range b_range = ExponentsOf(b);
+  Rows unfit_a;
+  Rows unfit_b;
+  if (!FitsBfloat16(a_range, b_range)) {  // the rows of one operand suffice: take the fewer
+    unfit_a = UnfitRows(a, b_range);
+    unfit_b = UnfitRows(b, a_range);
+    const auto of_a = std::count(unfit_a.begin(), unfit_a.end(), true) * b.rows;
+    const auto of_b = std::count(unfit_b.begin(), unfit_b.end(), true) * a.rows;
+    (of_a <= of_b ? unfit_b : unfit_a).clear();
   }
   ASSIGN_OR_RETURN(bfloat16* const a_wide, a_scratch->Get<bfloat16>(a.rows * a.columns));
   ASSIGN_OR_RETURN(bfloat16* const b_wide, b_scratch->Get<bfloat16>(b.rows * b.columns));
-  FoldMatrix(a, a_wide);
-  FoldMatrix(b, b_wide);
-  return matmul->Run(GemmBf16{.a = a_wide,
-                              .b = b_wide,
-                              .a_layout = Layout::kNormal,
-                              .b_layout = Layout::kNormal,
-                              .m = a.rows,
-                              .n = b.rows,
-                              .k = a.columns,
-                              .bias = operation.bias,
-                              .c = operation.c,
-                              .c_type = operation.c_type,
-                              .accumulate = operation.accumulate});
+  FoldMatrix(a, unfit_a, a_wide);
+  FoldMatrix(b, unfit_b, b_wide);
+  RETURN_IF_ERROR(matmul->Run(GemmBf16{.a = a_wide,
+                                       .b = b_wide,
+                                       .a_layout = Layout::kNormal,
+                                       .b_layout = Layout::kNormal,
+                                       .m = a.rows,
+                                       .n = b.rows,
+                                       .k = a.columns,
+                                       .bias = operation.bias,
+                                       .c = operation.c,
+                                       .c_type = operation.c_type,
+                                       .accumulate = operation.accumulate}));
+  if (!unfit_a.empty() || !unfit_b.empty()) ComputeUnfit(operation, unfit_a, unfit_b);
+  return absl::OkStatus();
 }
 
 }  // namespace octavo::kernels::cpu

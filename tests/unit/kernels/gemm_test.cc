@@ -225,6 +225,28 @@ TEST(GemmFp8, AccumulatesInFloat32) {
                   .Holds("accumulate"));
 }
 
+TEST(GemmFp8, AccumulatesWhereSomeRowsLeaveTheNormalRange) {
+  const auto one_tiny = [](int64_t line, int64_t) { return line == 3 ? -126 : 0; };
+  const Fp8Operand odd = RandomFp8(9, 200, Granularity::kTile1x128, 1, one_tiny);
+  const Fp8Operand plain = RandomFp8(7, 200, Granularity::kTile1x128, 2, Mild);
+  const std::vector<float> initial(63, 0.25f);
+  for (const auto& [a, b] : {std::pair{odd, plain}, std::pair{plain, odd}}) {
+    Device device;
+    float* const c = device.Put(initial);
+    ASSERT_TRUE(device
+                    ->Run(GemmFp8{.a = Put(&device, a),
+                                  .b = Put(&device, b),
+                                  .bias = nullptr,
+                                  .c = c,
+                                  .c_type = ResultType::kFloat32,
+                                  .accumulate = true})
+                    .ok());
+    EXPECT_TRUE(Share(a.value, b.value, testing::ToDouble(device.Get(c, 63)), ResultType::kFloat32,
+                      {.bias = {}, .initial = testing::ToDouble(initial)})
+                    .Holds("accumulate"));
+  }
+}
+
 TEST(GemmFp8, TheSameProductTwiceIsTheSameToTheBit) {
   const Fp8Operand a = RandomFp8(130, 576, Granularity::kTile1x128, 1, Mild);
   const Fp8Operand b = RandomFp8(192, 576, Granularity::kBlock128x128, 2, Mild);
