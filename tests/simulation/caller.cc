@@ -23,7 +23,7 @@ void Caller::Try(uint64_t id) {
   const Pending& call = found->second;
   const auto answer = [this, id](const core::Answer& given) {
     const auto waiting = calls_.find(id);
-    if (waiting == calls_.end()) return;
+    if (waiting == calls_.end() || absl::IsUnavailable(given.status)) return;  // tried again
     const Handler handler = std::move(waiting->second.handler);
     calls_.erase(waiting);
     handler(given);

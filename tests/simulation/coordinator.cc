@@ -22,13 +22,30 @@ Coordinator::Coordinator(Universe* universe, const Options& options, Hooks hooks
   Start();
 }
 
+// Nothing of what the core did since the last good transaction counts; everybody is told to ask
+// again.
+void Coordinator::StartOver() {
+  universe_->Trace("a transaction of octavod fails");
+  syncing_.reset();
+  open_ = {};
+  const std::map<core::Token, Reply> refused = std::exchange(replies_, {});
+  for (const auto& [token, reply] : refused) {
+    reply({token, absl::UnavailableError("the disk is full"), {}});
+  }
+  Load();
+}
+
 void Coordinator::Start() {
   node.alive = true;
+  Load();
+  TickLoop();
+}
+
+void Coordinator::Load() {
   core_ = core::Core::Create(options_.settings, disk.State(), kStartOfTime + universe_->now(),
                              universe_->Local(node));
-  universe_->Trace("octavod started with ", disk.jobs.size(), " jobs");
+  universe_->Trace("octavod reads ", disk.jobs.size(), " jobs");
   if (hooks_.started) hooks_.started();
-  TickLoop();
 }
 
 void Coordinator::TickLoop() {
@@ -72,6 +89,7 @@ void Coordinator::Sync() {
     const absl::Duration taken =
         universe_->random.Between(absl::Microseconds(100), universe_->faults.longest_sync);
     universe_->After(node, taken, [this] {
+      if (universe_->random.Chance(universe_->faults.failed_sync)) return StartOver();
       const std::unique_ptr<Batch> done = std::move(syncing_);
       MakeDurable(*done);
       Release(*done);

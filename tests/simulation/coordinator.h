@@ -20,7 +20,7 @@ class Coordinator {
   struct Hooks {
     std::function<void(const core::Signal&)> signal;    // towards the worker
     std::function<void(const core::Write&)> committed;  // became durable
-    std::function<void()> started;                      // a new process read the disk
+    std::function<void()> started;                      // a core was built from the disk
   };
   struct Options {
     core::Settings settings;
@@ -47,10 +47,12 @@ class Coordinator {
     bool Empty() const { return writes.empty() && answers.empty() && signals.empty(); }
   };
   void Start();
+  void Load();
   void TickLoop();
   void Sync();
   void MakeDurable(const Batch& batch);
   void Release(const Batch& batch);
+  void StartOver();
 
   Universe* const universe_;
   const Options options_;

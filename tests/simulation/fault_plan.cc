@@ -10,6 +10,7 @@ FaultPlan DrawFaultPlan(Random* random) {
   if (sometimes()) plan.longest_delay = random->Between(absl::Milliseconds(50), absl::Seconds(12));
   if (sometimes()) plan.clock_drift = 0.1;
   if (sometimes()) plan.longest_sync = random->Between(absl::Milliseconds(5), absl::Seconds(1));
+  if (sometimes()) plan.failed_sync = random->Fraction() * 0.1;
   const absl::Duration often = absl::Seconds(5), seldom = absl::Seconds(40);
   if (sometimes()) plan.worker_crash_every = random->Between(often, seldom);
   if (sometimes()) plan.coordinator_crash_every = random->Between(often, seldom);

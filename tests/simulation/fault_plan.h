@@ -14,6 +14,7 @@ struct FaultPlan {
   absl::Duration longest_delay = absl::Milliseconds(20);  // uniform up to it, so messages overtake
   double clock_drift = 0;  // each node's clock runs at a rate in [1 - drift, 1 + drift]
   absl::Duration longest_sync = absl::Milliseconds(5);  // of one transaction
+  double failed_sync = 0;  // chance that a transaction fails: a full disk
 
   // Mean time between two faults of a kind; infinite: never.
   absl::Duration worker_crash_every = absl::InfiniteDuration();

@@ -79,6 +79,7 @@ void Universe::Heal() {
   faults.duplicate = 0;
   faults.longest_delay = good.longest_delay;
   faults.longest_sync = good.longest_sync;
+  faults.failed_sync = 0;
   faults.trainer_crash = 0;
   healed_ = true;
   Trace("healed");
