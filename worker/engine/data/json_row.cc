@@ -64,6 +64,12 @@ class RowHandler final : public nlohmann::json_sax<Json> {
     const size_t place = what.find(": ");
     if (place != what.npos) what.remove_prefix(place + 2);
     row_.column = static_cast<int64_t>(position);
+    // The parser stands at the end of a string or number that must not be there; what is wrong is
+    // where it starts.
+    if (absl::StrContains(what, "unexpected string literal") ||
+        absl::StrContains(what, "unexpected number literal")) {
+      row_.column -= static_cast<int64_t>(last_token.size()) - 1;
+    }
     return Refuse("json-syntax", absl::StrCat("not JSON: ", what.substr(0, kLongestMessage)));
   }
 

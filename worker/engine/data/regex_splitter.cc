@@ -1,5 +1,6 @@
 #include <oniguruma.h>
 
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -48,12 +49,13 @@ class RegexSplitter final : public Splitter {
   std::unique_ptr<re_pattern_buffer, FreeRegex> regex_;
 };
 
-// No limit on retries: it would end the search inside a long run of spaces, with a wrong piece.
+// No limit on retries: it would end the search inside a long run of spaces, with a wrong piece. (0
+// means none for a search, but for a match it is a limit of 0.)
 void InitialiseOnce() {
   static const bool initialised = [] {
     OnigEncoding encodings[] = {ONIG_ENCODING_UTF8};
     CHECK(onig_initialize(encodings, 1) == ONIG_NORMAL);
-    CHECK(onig_set_retry_limit_in_match(0) == ONIG_NORMAL);
+    CHECK(onig_set_retry_limit_in_match(std::numeric_limits<unsigned long>::max()) == ONIG_NORMAL);
     CHECK(onig_set_retry_limit_in_search(0) == ONIG_NORMAL);
     return true;
   }();
