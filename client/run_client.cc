@@ -68,6 +68,7 @@ class CommandLine {
     AddJobVerb("cancel", "Stop a job", Cancel);
     AddVerb("workers", "List the workers and their devices",
             [](Context& context) { return Workers(context); });
+    AddExample();
   }
   CommandLine(const CommandLine&) = delete;
   CommandLine& operator=(const CommandLine&) = delete;
@@ -179,6 +180,19 @@ class CommandLine {
     app->add_option("second", compare_.second, kJobHelp)->required();
   }
 
+  void AddExample() {
+    CLI::App* example = app_.add_subcommand("example", "Write a small task with its job files");
+    example->require_subcommand(1);
+    CLI::App* app = example->add_subcommand(
+        "arithmetic", "Adding numbers of three digits: model, data, bf16.yaml and fp8.yaml");
+    app->add_option("folder", example_.folder, "Folder to write into; made when missing")
+        ->required();
+    app->add_option("--seed", example_.seed, "Seed of the data")->capture_default_str();
+    app->callback([this] {
+      chosen_ = [this](Context& context) { return ExampleArithmetic(context, example_); };
+    });
+  }
+
   CLI::App app_;
   Context::Options options_;
   std::string format_ = "text";
@@ -189,6 +203,7 @@ class CommandLine {
   LogsOptions logs_;
   MetricsOptions metrics_;
   CompareOptions compare_;
+  ExampleOptions example_;
   Verb chosen_;
 };
 

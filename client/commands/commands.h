@@ -61,7 +61,7 @@ Outcome Workers(Context& context);
 
 struct ExampleOptions {
   std::string folder;
-  uint64_t seed = 0;
+  uint64_t seed = 1;
 };
 Outcome ExampleArithmetic(Context& context, const ExampleOptions& options);
 

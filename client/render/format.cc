@@ -38,7 +38,8 @@ std::string FormatCount(double count) {
 std::string FormatInteger(int64_t value) {
   std::string digits = absl::StrCat(value);
   const int first = value < 0 ? 1 : 0;
-  for (int i = static_cast<int>(digits.size()) - 3; i > first; i -= 3) digits.insert(static_cast<size_t>(i), 1, ',');
+  for (int i = static_cast<int>(digits.size()) - 3; i > first; i -= 3)
+    digits.insert(static_cast<size_t>(i), 1, ',');
   return digits;
 }
 

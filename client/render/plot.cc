@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
@@ -26,20 +27,36 @@ struct Range {
 
 bool IsFinite(const Point& point) { return std::isfinite(point.x) && std::isfinite(point.y); }
 
+enum class Glyphs { kAscii, kBraille };
+
+// Braille curves can be told apart by colour only.
+Glyphs ChooseGlyphs(const Terminal& terminal, const Plot& plot) {
+  const bool distinct = terminal.color || plot.series.size() == 1;
+  return terminal.unicode && distinct ? Glyphs::kBraille : Glyphs::kAscii;
+}
+
 // Characters of the drawing, each made of dots: one in ASCII, 2 by 4 in braille.
 class Canvas {
  public:
-  Canvas(const Terminal& terminal, int columns, int lines)
-      : terminal_(terminal), columns_(columns), lines_(lines), cells_(columns * lines) {}
+  struct Size {
+    int columns;
+    int lines;
+  };
+  Canvas(const Terminal& terminal, Glyphs glyphs, Size size)
+      : terminal_(terminal),
+        braille_(glyphs == Glyphs::kBraille),
+        columns_(size.columns),
+        lines_(size.lines),
+        cells_(columns_ * lines_) {}
 
-  int dots_x() const { return columns_ * (terminal_.unicode ? 2 : 1); }
-  int dots_y() const { return lines_ * (terminal_.unicode ? 4 : 1); }
+  int dots_x() const { return columns_ * (braille_ ? 2 : 1); }
+  int dots_y() const { return lines_ * (braille_ ? 4 : 1); }
 
   // (0, 0) is at the lower left.
   void Set(int x, int y, const Series& series) {
     y = dots_y() - 1 - y;
-    const int wide = terminal_.unicode ? 2 : 1;
-    const int high = terminal_.unicode ? 4 : 1;
+    const int wide = braille_ ? 2 : 1;
+    const int high = braille_ ? 4 : 1;
     Cell& cell = cells_[(y / high) * columns_ + x / wide];
     // Bits of the dots in U+2800 + bits: https://www.unicode.org/charts/PDF/U2800.pdf
     constexpr int kBits[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
@@ -57,7 +74,7 @@ class Canvas {
         text += Paint(terminal_, cell.series->color, Character(cell));
       }
     }
-    return text;
+    return std::string(absl::StripTrailingAsciiWhitespace(text));
   }
 
  private:
@@ -67,13 +84,14 @@ class Canvas {
   };
 
   std::string Character(const Cell& cell) const {
-    if (!terminal_.unicode) return std::string(1, cell.series->ascii);
+    if (!braille_) return std::string(1, cell.series->ascii);
     const int code = 0x2800 + cell.dots;  // three bytes of UTF-8
     return {static_cast<char>(0xE0 | (code >> 12)), static_cast<char>(0x80 | ((code >> 6) & 0x3F)),
             static_cast<char>(0x80 | (code & 0x3F))};
   }
 
   const Terminal& terminal_;
+  const bool braille_;
   const int columns_;
   const int lines_;
   std::vector<Cell> cells_;
@@ -115,6 +133,7 @@ void DrawCurve(const std::vector<double>& means, const Series& series, const Ran
 }
 
 struct Frame {
+  Glyphs glyphs = Glyphs::kAscii;
   std::vector<std::string> labels;  // one per line, of equal width
   Range x;
   Range y;
@@ -152,7 +171,7 @@ std::string AxisAndLegend(const Terminal& terminal, const Plot& plot, const Fram
   absl::StrAppend(&text, "\n", margin, " ", first, std::string(std::max(gap, 1), ' '), last, "\n");
   std::string legend;
   for (const Series& series : plot.series) {
-    const std::string sign = terminal.unicode ? "⠶⠶" : std::string(2, series.ascii);
+    const std::string sign = frame.glyphs == Glyphs::kBraille ? "⠶⠶" : std::string(2, series.ascii);
     absl::StrAppend(&legend, legend.empty() ? "" : "   ", Paint(terminal, series.color, sign), " ",
                     series.name);
   }
@@ -162,7 +181,7 @@ std::string AxisAndLegend(const Terminal& terminal, const Plot& plot, const Fram
 }  // namespace
 
 std::string RenderPlot(const Terminal& terminal, const Plot& plot) {
-  Frame frame;
+  Frame frame{.glyphs = ChooseGlyphs(terminal, plot), .labels = {}, .x = {}, .y = {}};
   for (const Series& series : plot.series) {
     for (const Point& point : series.points) {
       if (!IsFinite(point)) continue;
@@ -174,7 +193,7 @@ std::string RenderPlot(const Terminal& terminal, const Plot& plot) {
   if (plot.zero_line) frame.y.Include(0);
   frame.labels = Labels(plot, frame.y);
   const int columns = std::max(terminal.columns - static_cast<int>(frame.labels[0].size()) - 3, 10);
-  Canvas canvas(terminal, columns, plot.height);
+  Canvas canvas(terminal, frame.glyphs, {.columns = columns, .lines = plot.height});
   const Series zero = {.name = "", .color = Color::kGray, .ascii = '.', .points = {}};
   if (plot.zero_line) {
     DrawCurve(std::vector<double>(canvas.dots_x(), 0), zero, frame.y, &canvas);

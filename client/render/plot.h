@@ -1,4 +1,5 @@
-// Curves as text: braille dots (2 by 4 in a character) or ASCII.
+// Curves as text: braille dots (2 by 4 in a character), or ASCII where Unicode, or colours for more
+// than one curve, are missing.
 #pragma once
 
 #include <string>
@@ -16,7 +17,7 @@ struct Point {
 struct Series {
   std::string name;
   Color color = Color::kBlue;
-  char ascii = '*';           // draws the curve without Unicode
+  char ascii = '*';           // draws the curve in ASCII
   std::vector<Point> points;  // by rising x; values that are not finite are left out
 };
 

@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kPaceSteps = 40;
 
 // Narrow enough to leave 80 columns room for the figures up to the divergence.
-int BarColumns(const Terminal& terminal) { return std::clamp(terminal.columns / 8, 6, 24); }
+int BarColumns(const Terminal& terminal) { return std::clamp(terminal.columns / 10, 6, 24); }
 
 std::string DrawBar(const Terminal& terminal, double share) {
   const int width = BarColumns(terminal);
