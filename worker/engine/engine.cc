@@ -1,5 +1,6 @@
 #include "worker/engine/engine.h"
 
+#include <filesystem>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -41,6 +42,12 @@ absl::Status OpenInputs(RunParts* parts) {
   }
   ASSIGN_OR_RETURN(parts->corpus,
                    OpenCorpus(plan.data, *parts->tokenizer, parts->config.shape.vocabulary));
+  std::error_code error;
+  if (plan.data.tokenizer == DataPlan::TokenizerKind::kByte &&
+      std::filesystem::exists(plan.model.folder + "/tokenizer.json", error)) {
+    parts->warnings.push_back(
+        "the byte tokenizer is used; an export leaves out the model folder's own tokenizer");
+  }
   const std::vector<std::string>& warnings = parts->corpus->report().warnings;
   parts->warnings.insert(parts->warnings.end(), warnings.begin(), warnings.end());
   return absl::OkStatus();

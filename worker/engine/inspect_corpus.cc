@@ -38,6 +38,12 @@ absl::Status OpenFile(NamedFile* file) {
   return absl::InvalidArgumentError(absl::StrCat("reading ", file->path, ": it is empty"));
 }
 
+// Text shrinks to about a quarter.
+int64_t UnpackedBytes(const NamedFile& file) {
+  const bool packed = absl::EndsWith(file.path, ".gz") || absl::EndsWith(file.path, ".zst");
+  return packed ? 4 * file.bytes : file.bytes;
+}
+
 // The problem belongs to the file that its message names.
 InspectionProblem ProblemOf(const absl::Status& status, const std::vector<NamedFile>& files) {
   for (const NamedFile& file : files) {
@@ -89,7 +95,7 @@ CorpusInspection InspectCorpus(const DataPlan& plan, const Tokenizer* tokenizer,
   for (NamedFile& file : files) {
     const absl::Status status = OpenFile(&file);
     if (!status.ok()) inspection.problems.push_back({file.field, std::string(status.message())});
-    bytes += file.bytes;
+    bytes += UnpackedBytes(file);
   }
   if (!inspection.problems.empty() || tokenizer == nullptr || vocabulary == 0) return inspection;
   if (bytes > kFullInspectionBytes) {

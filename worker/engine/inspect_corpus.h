@@ -17,7 +17,7 @@ struct CorpusInspection {
   int64_t train_rows = 0;  // 0: not counted
 };
 
-// Corpora that are larger on disk are not packed: of each file the first rows are read.
+// Corpora that hold more text are not packed: of each file the first rows are read.
 inline constexpr int64_t kFullInspectionBytes = int64_t{64} << 20;
 
 // `tokenizer` may be null and `vocabulary` 0 where they could not be read: then the files are only

@@ -88,9 +88,10 @@ absl::Status RenameNew(const std::string& from, const std::string& to) {
 
 absl::StatusOr<PendingFolder> PendingFolder::Create(const std::string& folder) {
   PendingFolder pending;
-  const std::filesystem::path whole = std::filesystem::absolute(folder).lexically_normal();
-  pending.folder_ = whole.filename().empty() ? whole.parent_path() : whole;
   std::error_code error;
+  const std::filesystem::path whole = std::filesystem::absolute(folder, error).lexically_normal();
+  if (error) return ErrnoStatus(error.value(), "resolving", folder);
+  pending.folder_ = whole.filename().empty() ? whole.parent_path() : whole;
   if (std::filesystem::exists(pending.folder_, error)) {
     return absl::AlreadyExistsError(
         absl::StrCat("writing ", pending.folder_, ": it exists; name a folder that does not"));

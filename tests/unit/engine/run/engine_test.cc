@@ -112,6 +112,38 @@ TEST(Engine, ExportsAFolderThatLoadsToTheSameLoss) {
   EXPECT_EQ(loaded_report->initial_holdout->loss_fp8, report->holdout->loss_fp8);
 }
 
+TEST(Engine, AnswersWhatItHasLearnt) {
+  TinyRun run;
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += i % 2 == 0 ? "ab=cd\n" : "xyz=w\n";
+  run.folder.Write("train.txt", text);
+  run.plan.evaluation.exact_match_file = run.folder.Write("rows.jsonl",
+                                                          R"({"prompt": "ab=", "answer": "cd"}
+{"prompt": "xyz=", "answer": "w"}
+{"prompt": "xyz=", "answer": "cd"}
+)");
+  run.plan.evaluation.exact_match_max_new_tokens = 8;
+  run.plan.steps = 60;
+  auto engine = run.Prepare();
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  RunSteps(engine->get(), 60);
+  const auto report = (*engine)->Finish();
+  ASSERT_TRUE(report.ok()) << report.status();
+  ASSERT_TRUE(report->exact_match.has_value());
+  EXPECT_EQ(report->exact_match->correct, 2);
+  EXPECT_EQ(report->exact_match->total, 3);
+}
+
+TEST(Engine, WarnsThatTheFoldersTokenizerIsNotExported) {
+  TinyRun run;
+  run.folder.Write("model/tokenizer.json", "{}");
+  auto engine = run.Prepare();
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  EXPECT_THAT((*engine)->Finish()->warnings, ::testing::Contains(HasSubstr("byte tokenizer")));
+  ASSERT_TRUE((*engine)->Export(run.folder.At("export")).ok());
+  EXPECT_FALSE(std::filesystem::exists(run.folder.At("export/tokenizer.json")));
+}
+
 TEST(Engine, RefusesWhatDoesNotFit) {
   TinyRun run;
   run.backend = *kernels::OpenBackend("cpu", {.memory_bytes = 1 << 20, .threads = 1});
