@@ -112,7 +112,9 @@ INSTANTIATE_TEST_SUITE_P(Table, BadInputs, ::testing::ValuesIn(kBadInputs),
 TEST(FullDisk, FailsTheJobAndLeavesNothingHalfDone) {
   Cluster cluster;
   cluster.StartCoordinator();
-  cluster.StartWorker({.id = "worker-1", .file_bytes = 64 << 10});  // a checkpoint has a MiB
+  Cluster::WorkerOptions options;
+  options.file_bytes = 64 << 10;  // a checkpoint has a MiB
+  cluster.StartWorker(options);
   const std::string id = cluster.Submit(cluster.TinyJob(3));
   const v1::Job job = cluster.AwaitEnd(id);
   EXPECT_EQ(job.state(), v1::JOB_STATE_FAILED);
@@ -127,6 +129,20 @@ TEST(FullDisk, FailsTheJobAndLeavesNothingHalfDone) {
   EXPECT_THAT(left, IsEmpty());
   EXPECT_FALSE(fs::exists(cluster.folder() + "/out/" + id + "/export"));
   EXPECT_TRUE(cluster.worker().running());
+}
+
+// A user who understates the need of a job gets it placed; then the engine's own plan decides.
+TEST(Memory, ThatDoesNotSufficeFailsTheJobBeforeItsFirstStep) {
+  Cluster cluster;
+  cluster.StartCoordinator();
+  Cluster::WorkerOptions options;
+  options.memory_bytes = 1 << 20;
+  cluster.StartWorker(options);
+  v1::JobSpec spec = cluster.TinyJob(3);
+  spec.mutable_resources()->set_memory_bytes(1 << 19);
+  const v1::Job job = cluster.AwaitEnd(cluster.Submit(spec));
+  EXPECT_EQ(job.failure().cause(), v1::FAILURE_CAUSE_OUT_OF_MEMORY) << job.ShortDebugString();
+  EXPECT_EQ(job.attempts_size(), 1) << "it would not fit a second time either";
 }
 
 TEST(OutputFolder, ThatIsNoFolderFailsTheJobAsStorage) {

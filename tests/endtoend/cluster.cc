@@ -121,12 +121,12 @@ void Cluster::StartCoordinator() {
 }
 
 void Cluster::StartWorker(const WorkerOptions& options) {
-  workers_[options.id] = std::make_unique<Process>(
-      Process::Options{.arguments = {Program("octavo-worker"), "--server", address_, "--work-dir",
-                                     absl::StrCat(folder_, "/", options.id), "--worker-id",
-                                     options.id, "--memory", "1073741824", "--threads", "1"},
-                       .log = LogOf(options.id),
-                       .file_bytes = options.file_bytes});
+  workers_[options.id] = std::make_unique<Process>(Process::Options{
+      .arguments = {Program("octavo-worker"), "--server", address_, "--work-dir",
+                    absl::StrCat(folder_, "/", options.id), "--worker-id", options.id, "--memory",
+                    absl::StrCat(options.memory_bytes), "--threads", "1"},
+      .log = LogOf(options.id),
+      .file_bytes = options.file_bytes});
   const bool connected = Eventually(kStart, [&] {
     grpc::ClientContext context;
     Bound(&context);

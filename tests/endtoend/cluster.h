@@ -26,6 +26,7 @@ class Cluster {
   struct WorkerOptions {
     std::string id = "worker-1";
     int64_t file_bytes = 0;  // RLIMIT_FSIZE
+    int64_t memory_bytes = 1 << 30;
   };
   // Waits until it is connected.
   void StartWorker(const WorkerOptions& options);

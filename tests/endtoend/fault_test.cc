@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include "absl/time/clock.h"
 #include "tests/endtoend/cluster.h"
 
 namespace octavo::endtoend {
@@ -118,6 +119,30 @@ TEST_P(Killed, ACoordinatorForgetsNothingAndDisturbsNoTrainer) {
   });
   const v1::Job job = EndsAsIfUndisturbed();
   EXPECT_EQ(job.attempts_size(), 1) << "the attempt outlives the coordinator";
+}
+
+// The agent stands still beyond its lease, so that another worker gets the job. When it wakes up,
+// it still holds a trainer: nothing of that may reach the job any more.
+TEST_P(Killed, AWorkerThatSleepsThroughItsLeaseIsFenced) {
+  cluster_.AwaitStep(id_, Moments(GetParam()).Next(20, kSteps / 2));
+  cluster_.StartWorker({.id = "other"});
+  cluster_.worker().Signal(SIGSTOP);
+  cluster_.Await(id_, [](const v1::Job& job) { return job.epoch() > 1 || IsEnded(job); });
+  cluster_.worker().Signal(SIGCONT);
+  const v1::Job job = EndsAsIfUndisturbed();
+  ASSERT_EQ(job.attempts_size(), 2);
+  EXPECT_EQ(job.attempts(0).failure().cause(), v1::FAILURE_CAUSE_WORKER_LOST);
+  EXPECT_EQ(job.checkpoint().epoch(), 2);
+  EXPECT_TRUE(Eventually(absl::Seconds(10), [this] { return cluster_.Trainers().empty(); }));
+}
+
+TEST_P(Killed, ACoordinatorThatSleepsForLessThanALeaseDisturbsNothing) {
+  cluster_.AwaitStep(id_, Moments(GetParam()).Next(20, kSteps / 2));
+  cluster_.coordinator().Signal(SIGSTOP);
+  const absl::Time asleep_until = absl::Now() + absl::Seconds(1);  // ten heartbeats
+  EXPECT_TRUE(Eventually(absl::Seconds(5), [&] { return absl::Now() > asleep_until; }));
+  cluster_.coordinator().Signal(SIGCONT);
+  EXPECT_EQ(EndsAsIfUndisturbed().attempts_size(), 1);
 }
 
 TEST_P(Killed, EverythingAtOnceStillEndsWell) {

@@ -41,7 +41,8 @@ void Attempt::Stop(StopReason reason) {
     if (!stop_reason_.has_value() || reason == StopReason::kFenced) stop_reason_ = reason;
   }
   if (reason == StopReason::kFenced) outbox_.Close();
-  stop_.Set();
+  const bool hard = reason == StopReason::kFenced || reason == StopReason::kLeaseLapsed;
+  (hard ? kill_ : stop_).Set();
 }
 
 bool Attempt::over() const {
@@ -95,6 +96,7 @@ absl::StatusOr<Child::Exit> Attempt::RunTrainer(TrainerService* service) {
                     .on_error_output = [&](absl::string_view b) { AddLogLines(errors.Add(b)); },
                     .stop = &stop_,
                     .stop_grace = environment_.stop_grace,
+                    .kill = &kill_,
                     .clock = environment_.clock});
   AddLogLines(output.Flush());
   AddLogLines(errors.Flush());

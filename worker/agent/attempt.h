@@ -46,7 +46,8 @@ class Attempt {
   const v1::LeaseIdentity& lease() const { return assignment_.lease(); }
   const v1::Assignment& assignment() const { return assignment_; }
 
-  // The first reason counts, but kFenced always does. Does not wait.
+  // The first reason counts, but kFenced always does. Does not wait. The trainer gets time to end
+  // by itself, but not where another attempt may start soon: then it is killed.
   void Stop(StopReason reason);
   // The trainer is gone and its end was reported, or nobody wants to hear it.
   bool over() const;
@@ -62,6 +63,7 @@ class Attempt {
   const v1::Assignment assignment_;
   const Environment environment_;
   StopFlag stop_;
+  StopFlag kill_;
   std::string last_line_;  // of the trainer; the attempt's thread only
 
   mutable absl::Mutex mutex_;

@@ -181,19 +181,23 @@ class Child::Watcher {
 
   Exit Run() {
     while (!exited_) {
-      pollfd polled[5] = {
-          {child_->pipes_[0], POLLOUT, 0},
-          {child_->pipes_[1], POLLIN, 0},
-          {child_->pipes_[2], POLLIN, 0},
-          {child_->pidfd_, POLLIN, 0},
-          {stopping_ || options_.stop == nullptr ? -1 : options_.stop->fd(), POLLIN, 0}};
-      poll(polled, 5, TimeoutMs());
+      pollfd polled[6] = {{child_->pipes_[0], POLLOUT, 0},
+                          {child_->pipes_[1], POLLIN, 0},
+                          {child_->pipes_[2], POLLIN, 0},
+                          {child_->pidfd_, POLLIN, 0},
+                          {stopping_ ? -1 : FlagOf(options_.stop), POLLIN, 0},
+                          {killed_ ? -1 : FlagOf(options_.kill), POLLIN, 0}};
+      poll(polled, 6, TimeoutMs());
       if (polled[0].revents != 0) Feed();
       if (polled[1].revents != 0) Drain(1, kReadsAtOnce);
       if (polled[2].revents != 0) Drain(2, kReadsAtOnce);
       if (polled[3].revents != 0) exited_ = true;
       if (polled[4].revents != 0) BeginStop();
-      if (options_.clock->Monotonic() >= kill_at_) Kill();
+      if (polled[5].revents != 0) Kill();
+      if (options_.clock->Monotonic() >= kill_at_) {
+        timed_out_ = !stopping_;
+        Kill();
+      }
     }
     child_->KillAndReapGroup();
     // Nobody writes any more; a pipe holds at most its capacity (1 MiB by default limit of Linux).
@@ -205,6 +209,8 @@ class Child::Watcher {
  private:
   static constexpr int kReadsAtOnce = 4;
   static constexpr int kReadsAtEnd = 64;
+
+  static int FlagOf(const StopFlag* flag) { return flag == nullptr ? -1 : flag->fd(); }
 
   int TimeoutMs() const {
     const absl::Duration left = kill_at_ - options_.clock->Monotonic();
@@ -219,7 +225,7 @@ class Child::Watcher {
   }
 
   void Kill() {
-    timed_out_ = !stopping_;
+    killed_ = true;
     child_->Signal(SIGKILL);
     kill_at_ = absl::InfiniteDuration();
   }
@@ -247,6 +253,7 @@ class Child::Watcher {
   absl::string_view input_;
   absl::Duration kill_at_;
   bool stopping_ = false;
+  bool killed_ = false;
   bool timed_out_ = false;
   bool exited_ = false;
 };
@@ -285,6 +292,7 @@ absl::StatusOr<std::string> RunProgram(const ProgramOptions& options) {
        .on_error_output = [&](absl::string_view bytes) { keep_last(errors.Add(bytes)); },
        .stop = options.stop,
        .stop_grace = absl::ZeroDuration(),
+       .kill = nullptr,
        .time_limit = options.time_limit,
        .clock = options.clock});
   keep_last(errors.Flush());

@@ -51,6 +51,7 @@ class Child {
     std::function<void(absl::string_view)> on_error_output;
     const StopFlag* stop = nullptr;  // sends SIGTERM, and after stop_grace SIGKILL
     absl::Duration stop_grace;
+    const StopFlag* kill = nullptr;                        // sends SIGKILL
     absl::Duration time_limit = absl::InfiniteDuration();  // then SIGKILL
     const Clock* clock = nullptr;
   };

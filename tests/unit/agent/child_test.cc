@@ -83,9 +83,30 @@ TEST(Child, AProgramThatIgnoresTheRequestIsKilledAfterTheGrace) {
                                             .on_error_output = [](absl::string_view) {},
                                             .stop = &stop,
                                             .stop_grace = absl::Milliseconds(100),
+                                            .kill = nullptr,
                                             .clock = &kClock});
   EXPECT_EQ(DescribeExit(exit.wait_status), "killed by signal 9 (SIGKILL)");
   EXPECT_FALSE(exit.timed_out);
+}
+
+TEST(Child, TheKillFlagWaitsForNoGrace) {
+  const auto child = Child::Spawn(
+      {.arguments = {"/bin/sh", "-c", "trap '' TERM; echo ready; sleep 1000"}, .environment = {}});
+  ASSERT_TRUE(child.ok()) << child.status();
+  StopFlag stop;
+  StopFlag kill;
+  const Child::Exit exit = (*child)->Watch({.input = "",
+                                            .on_output =
+                                                [&](absl::string_view) {
+                                                  stop.Set();
+                                                  kill.Set();
+                                                },
+                                            .on_error_output = [](absl::string_view) {},
+                                            .stop = &stop,
+                                            .stop_grace = absl::Hours(1),
+                                            .kill = &kill,
+                                            .clock = &kClock});
+  EXPECT_EQ(DescribeExit(exit.wait_status), "killed by signal 9 (SIGKILL)");
 }
 
 TEST(Child, GrandchildrenInItsGroupEndWithIt) {
@@ -98,6 +119,7 @@ TEST(Child, GrandchildrenInItsGroupEndWithIt) {
                    .on_error_output = [](absl::string_view) {},
                    .stop = nullptr,
                    .stop_grace = absl::ZeroDuration(),
+                   .kill = nullptr,
                    .clock = &kClock});
   int grandchild = 0;
   ASSERT_TRUE(absl::SimpleAtoi(output, &grandchild)) << output;
