@@ -156,6 +156,13 @@ TEST_F(LeaseTest, ALostAssignmentIsRepeatedUntilItIsListed) {
   EXPECT_EQ(fleet.Job(second).epoch(), 1);
 }
 
+TEST_F(LeaseTest, AnAssignmentIsNotRepeatedToAWorkerThatReportedTheStart) {
+  fleet.Join("x");
+  const std::string second = fleet.Submit().id();
+  EXPECT_TRUE(fleet.Start(fleet.LeaseOf(second)).ok());
+  EXPECT_EQ(fleet.Beat(fleet.Identity("x")).assignments_size(), 0);
+}
+
 TEST_F(LeaseTest, AWorkerThatNeverHearsItsAssignmentLosesIt) {
   fleet.Join("x");
   const std::string second = fleet.Submit().id();

@@ -109,6 +109,16 @@ TEST(Worker, EachOfItsDevicesTakesOneJob) {
             "needs 9.0 GiB on a cpu device; the largest has 8.0 GiB");
 }
 
+TEST(Worker, WhatAWaitingJobIsToldFollowsTheFleet) {
+  Fleet fleet;
+  const std::string id = fleet.Submit().id();
+  fleet.Register(fleet.Identity("w"), {Fleet::Cpu(kGibibyte / 2)});
+  EXPECT_EQ(fleet.Job(id).pending_reason(),
+            "needs 1.0 GiB on a cpu device; the largest has 0.5 GiB");
+  fleet.Pass(absl::Seconds(20));
+  EXPECT_EQ(fleet.Job(id).pending_reason(), "no registered worker has a cpu device");
+}
+
 TEST(Worker, AWaitingJobOfHigherPriorityGetsTheDeviceThatFallsFree) {
   Fleet fleet;
   fleet.Join("w");
