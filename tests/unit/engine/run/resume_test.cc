@@ -59,6 +59,24 @@ TEST_P(Resume, EqualsTheUninterruptedRun) {
 
 INSTANTIATE_TEST_SUITE_P(Accumulations, Resume, ::testing::Values(1, 3));
 
+// A trainer may be lost between the last checkpoint and its report.
+TEST(ResumeAfterTheLastStep, OnlyFinishes) {
+  TinyRun run;
+  auto engine = run.Prepare();
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  RunSteps(engine->get(), run.plan.steps);
+  ASSERT_TRUE((*engine)->SaveCheckpoint(run.folder.At("checkpoint")).ok());
+  auto again = run.Prepare(run.folder.At("checkpoint"));
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE((*again)->done());
+  const auto expected = (*engine)->Finish();
+  const auto report = (*again)->Finish();
+  ASSERT_TRUE(expected.ok() && report.ok());
+  EXPECT_EQ(report->weights_sha256, expected->weights_sha256);
+  EXPECT_EQ(report->holdout->loss_bf16, expected->holdout->loss_bf16);
+  EXPECT_EQ(report->training_gemms.fp8, 0);
+}
+
 TEST(SavedTwice, GivesEqualFiles) {
   TinyRun run;
   auto engine = run.Prepare();
