@@ -3,19 +3,33 @@
 
 #include <cmath>
 #include <cstdint>
-#include <random>
 #include <vector>
 
 #include "kernels/numerics/bfloat16.h"
 
 namespace octavo::testing {
 
-// Normally distributed with the given deviation.
+// SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014).
+inline uint64_t NextRandom(uint64_t* state) {
+  uint64_t z = *state += 0x9E3779B97F4A7C15u;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+
+// Close to normally distributed, with the given deviation: a sum of 12 uniform numbers has variance
+// 1, and sums of integers are the same everywhere.
 inline std::vector<float> Normal(int64_t count, unsigned seed, float deviation = 1.0f) {
-  std::mt19937 engine(seed);
-  std::normal_distribution<float> distribution(0.0f, deviation);
+  uint64_t state = seed;
   std::vector<float> values(static_cast<size_t>(count));
-  for (float& value : values) value = distribution(engine);
+  for (float& value : values) {
+    int64_t sum = 0;
+    for (int i = 0; i < 6; ++i) {
+      const uint64_t random = NextRandom(&state);
+      sum += static_cast<int64_t>(random >> 32) + static_cast<int64_t>(random & 0xFFFFFFFFu);
+    }
+    value = static_cast<float>(std::ldexp(static_cast<double>(sum), -32) - 6) * deviation;
+  }
   return values;
 }
 

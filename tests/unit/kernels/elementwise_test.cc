@@ -90,7 +90,9 @@ TEST(SwigluForward, StaysWithinTwoRoundings) {
       if (i > 300) break;
     }
     EXPECT_TRUE(share.Holds("y"));
-    EXPECT_GT(without_sigmoid.largest(), 1);
+    if (count > 1) {  // of one large gate the sigmoid is 1
+      EXPECT_GT(without_sigmoid.largest(), 1);
+    }
   }
 }
 
