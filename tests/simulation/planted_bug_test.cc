@@ -8,7 +8,7 @@
 namespace octavo::simulation {
 namespace {
 
-TEST(PlantedBug, IsFoundWithinTwoHundredSeeds) {
+TEST(OCTAVO_PLANTED_BUG_SUITE, IsFoundWithinTwoHundredSeeds) {
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     const RunResult result = Simulate({.seed = seed, .flaws = {}});
     if (!result.violation) continue;
