@@ -36,6 +36,7 @@ class Screen {
       for (const std::string& line : DescribeChange(job_.get(), job)) Say(line);
     }
     job_ = std::make_unique<v1::Job>(job);
+    AddPoints();
   }
 
   void Take(const v1::MetricPoints& points) {
@@ -43,15 +44,8 @@ class Screen {
       context_.out() << JsonLine(points) << std::flush;
       return;
     }
-    // Points that come before the first word about the job wait for it.
     early_.MergeFrom(points);
-    if (progress_ == nullptr) return;
-    for (const v1::MetricPoint& point : early_.points()) {
-      if (point.step() != progress_->step()) SayProgressIfDue();  // that step is complete
-      progress_->Add(point);
-    }
-    early_.Clear();
-    bar_is_old_ = true;
+    AddPoints();
   }
 
   void Take(const JobFeed::Notice& notice) {
@@ -63,6 +57,11 @@ class Screen {
   void Refresh() {
     if (!bar_is_old_ || absl::Now() - drawn_time_ < kRefresh) return;
     if (context_.terminal().interactive && progress_ != nullptr && progress_->step() > 0) DrawBar();
+  }
+
+  // No event came for a while: the newest step is complete.
+  void Pause() {
+    if (progress_ != nullptr) SayProgressIfDue();
   }
 
   ExitCode Finish() {
@@ -87,6 +86,16 @@ class Screen {
   }
 
  private:
+  void AddPoints() {
+    if (progress_ == nullptr || early_.points().empty()) return;
+    for (const v1::MetricPoint& point : early_.points()) {
+      if (point.step() != progress_->step()) SayProgressIfDue();  // that step is complete
+      progress_->Add(point);
+    }
+    early_.Clear();
+    bar_is_old_ = true;
+  }
+
   void DrawBar() {
     context_.out() << "\r\x1b[K" << progress_->Bar(context_.terminal()) << std::flush;
     bar_is_drawn_ = true;
@@ -113,7 +122,7 @@ class Screen {
   const Context& context_;
   std::unique_ptr<v1::Job> job_;  // null before the first word about it
   std::unique_ptr<Progress> progress_;
-  v1::MetricPoints early_;
+  v1::MetricPoints early_;  // came before the first word about the job
   bool bar_is_drawn_ = false;
   bool bar_is_old_ = false;
   absl::Time drawn_time_ = absl::InfinitePast();
@@ -137,7 +146,10 @@ Outcome Watch(Context& context, const std::string& job) {
       return ExitCode::kInterrupted;
     }
     screen.Refresh();
-    if (!event) continue;
+    if (!event) {
+      screen.Pause();
+      continue;
+    }
     if (const auto* change = std::get_if<v1::Job>(&*event)) screen.Take(*change);
     if (const auto* points = std::get_if<v1::MetricPoints>(&*event)) screen.Take(*points);
     if (const auto* notice = std::get_if<JobFeed::Notice>(&*event)) screen.Take(*notice);

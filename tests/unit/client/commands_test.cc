@@ -48,8 +48,10 @@ v1::Job Job(const std::string& id, v1::JobState state) {
 class CommandsTest : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = testing::TempDir() + "/octavo_commands_" +
-              testing::UnitTest::GetInstance()->current_test_info()->name();
+    const std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
+    folder_ = std::filesystem::path(testing::TempDir() + "/octavo_commands_" + name)
+                  .lexically_normal()
+                  .string();
     std::filesystem::create_directories(folder_);
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
@@ -76,6 +78,15 @@ TEST_F(CommandsTest, HelpListsEveryVerbAndExitCode) {
     EXPECT_THAT(run.out, HasSubstr(absl::StrCat("\n  ", verb, " "))) << verb;
   }
   for (const ExitCodeRow& row : kExitCodes) EXPECT_THAT(run.out, HasSubstr(row.meaning));
+}
+
+TEST(ExitCodes, AreDocumentedRowByRow) {
+  std::ifstream file(OCTAVO_SOURCE_DIR "/client/README.md");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  for (const ExitCodeRow& row : kExitCodes) {
+    EXPECT_THAT(text, HasSubstr(absl::StrCat("| ", static_cast<int>(row.code), " | ", row.meaning,
+                                             " |\n")));
+  }
 }
 
 TEST_F(CommandsTest, VersionIsPrinted) {

@@ -97,7 +97,9 @@ class Watcher {
         });
   }
   ~Watcher() {
-    if (thread_.joinable()) Join();
+    if (!thread_.joinable()) return;
+    Interrupt();  // a failed expectation must not wait for the job
+    Join();
   }
 
   void Interrupt() { interrupted_ = true; }
