@@ -22,6 +22,9 @@ struct BadInput {
   const char* complaint;  // part of the message
 };
 
+// Without it GoogleTest names the case by the bytes of its pointers.
+void PrintTo(const BadInput& input, std::ostream* out) { *out << input.name; }
+
 std::string TruncatedSafetensors() {
   const std::string header =
       R"({"model.embed_tokens.weight":{"dtype":"BF16","shape":[260,64],"data_offsets":[0,33280]}})";
