@@ -41,11 +41,12 @@ class Fiber {
   size_t mapping_bytes_ = 0;
   char* stack_ = nullptr;  // lowest usable address
   size_t stack_bytes_ = 0;
-  void* stack_pointer_ = nullptr;
   void* sanitizer_stack_ = nullptr;  // AddressSanitizer's fake stack while this fiber is away
   void* sanitizer_fiber_ = nullptr;  // ThreadSanitizer's
 #ifdef OCTAVO_SIMT_UCONTEXT
   ucontext_t context_{};
+#else
+  void* stack_pointer_ = nullptr;  // while this fiber is away
 #endif
 };
 
