@@ -80,7 +80,8 @@ TEST(Tidy, DependenciesPointOneWay) {
       {"server/storage", {"server/core", "base", "proto"}},
       {"server/telemetry", {"server/core", "server/storage", "proto", "base"}},
       {"server/rpc",
-       {"server", "worker/engine/model/shape.h", "worker/engine/model/config.h", "proto", "base"}},
+       {"server", "worker/engine/model/shape.h", "worker/engine/model/config.h",
+        "worker/engine/model/module_pattern.h", "proto", "base"}},
       {"client", {"proto", "base"}},
   };
   const std::regex include(
@@ -223,11 +224,17 @@ TEST(Tidy, EveryMetricIsDocumented) {
   EXPECT_EQ(documented, rows) << "server/README.md holds the table of metrics";
 }
 
-TEST(Tidy, EveryProtoFieldAndCallIsExplained) {
-  const std::regex service_call(R"(^\s*rpc (\w+))");
+TEST(Tidy, EveryProtoFileAndCallIsExplained) {
+  const std::regex call(R"(^\s*rpc \w+)");
+  const std::regex comment(R"(^\s*// )");
   for (const SourceFile& file : ReadTree({".proto"})) {
-    EXPECT_TRUE(absl::StartsWith(file.lines.at(0), "//"))
+    EXPECT_TRUE(std::regex_search(file.lines.at(0), comment))
         << file.path << " does not say what it is";
+    for (size_t i = 1; i < file.lines.size(); ++i) {
+      if (!std::regex_search(file.lines[i], call)) continue;
+      EXPECT_TRUE(std::regex_search(file.lines[i - 1], comment))
+          << At(file, i, "a call without a word about it");
+    }
   }
 }
 
