@@ -1,6 +1,6 @@
 // Causal attention with grouped KV heads over packed rows, and rotary positions.
-// Layout of every activation: [tokens, heads, head_dim]. KV head g serves query heads g * r ... g *
-// r + r - 1, r = heads / kv_heads.
+// Layout of every activation: [tokens, heads, head_dim]. KV head g serves query heads
+// g * r ... g * r + r - 1, r = heads / kv_heads.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@ namespace octavo::kernels {
 
 // Rotates pairs (j, j + head_dim / 2) by the angle of the token's position, in place (Hugging
 // Face's rotate-half pairing):
-//   x1' = x1 cos - x2 sin;  x2' = x2 cos + x1 sin;  with `inverse` the angle is negated, which is
-//   the backward.
+//   x1' = x1 cos - x2 sin;  x2' = x2 cos + x1 sin
+// With `inverse` the angle is negated, which is the backward.
 struct Rope {
   bfloat16* x;          // [tokens, heads, head_dim]
   const float* cosine;  // [max_position, head_dim / 2], float32 that hold BF16 values
@@ -26,8 +26,8 @@ struct Rope {
 
 // Token t attends to tokens attend_from[t] ... t: rows and, if isolated, documents never see each
 // other.
-//   p = softmax_j(scale * q_t . k_j);  out_t = sum_j p_j v_j.  Softmax in float32, result rounded
-//   to BF16 once.
+//   p = softmax_j(scale * q_t . k_j);  out_t = sum_j p_j v_j
+// Softmax in float32, the result rounded to BF16 once.
 struct AttentionForward {
   const bfloat16* q;           // [tokens, heads, head_dim]
   const bfloat16* k;           // [tokens, kv_heads, head_dim]
@@ -42,8 +42,8 @@ struct AttentionForward {
   float scale;  // head_dim^-0.5
 };
 
-//   dv_j = sum_t p dout_t;  ds = p (dout_t . v_j - dout_t . out_t);  dq_t = scale sum_j ds k_j;
-//   dk_j = scale sum_t ds q_t
+//   dv_j = sum_t p dout_t;  ds = p (dout_t . v_j - dout_t . out_t)
+//   dq_t = scale sum_j ds k_j;  dk_j = scale sum_t ds q_t
 struct AttentionBackward {
   const bfloat16* q;
   const bfloat16* k;

@@ -29,8 +29,8 @@ struct SwigluForward {
   int64_t count;
 };
 
-//   dup = dy * s;  dgate = dy * up * (sigmoid + gate * sigmoid * (1 - sigmoid)), in float32,
-//   rounded once
+//   dup = dy * s;  dgate = dy * up * (sigmoid + gate * sigmoid * (1 - sigmoid))
+// In float32, each rounded once.
 struct SwigluBackward {
   const bfloat16* dy;
   const bfloat16* gate;

@@ -1,5 +1,5 @@
-// Matrix products. Row-major; both operands are K-major unless said, so c[m,n] = sum_k a[m,k] *
-// b[n,k].
+// Matrix products. Row-major; both operands are K-major unless said, so
+// c[m,n] = sum_k a[m,k] * b[n,k].
 #pragma once
 
 #include <cstdint>

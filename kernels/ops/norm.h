@@ -1,7 +1,7 @@
-// RMSNorm (arXiv:1910.07467): r = rsqrt(mean_c(x[c]^2) + epsilon);  y[c] = bf16(x[c] * r) *
-// weight[c]. Sums in float32. The normalised value is rounded to BF16 before it meets the weight,
-// as the reference modelling code does. Relative error of y against float64: two BF16 roundings
-// (2^-8 each side of the product) + columns * 2^-24.
+// RMSNorm (arXiv:1910.07467):
+//   r = rsqrt(mean_c(x[c]^2) + epsilon);  y[c] = bf16(x[c] * r) * weight[c]
+// Sums in float32; the normalised value is rounded to BF16 before the weight, as in the reference
+// code. Relative error of y against float64: two BF16 roundings (2^-8 each) + columns * 2^-24.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ struct RmsNormForward {
   float epsilon;
 };
 
-//   g = dy * weight;  dx = r * (g - x * r^2 * mean_c(g * x))  (+ dx_add);  dweight[c] += sum_r dy *
-//   x * r
+//   g = dy * weight;  dx = r * (g - x * r^2 * mean_c(g * x))  (+ dx_add)
+//   dweight[c] += sum_r dy * x * r
 struct RmsNormBackward {
   const bfloat16* dy;        // [rows, columns]
   const bfloat16* x;         // [rows, columns]

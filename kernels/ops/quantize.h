@@ -1,7 +1,7 @@
 // BF16 and FP32 to E4M3 with power-of-two scales.
-//   amax = max |x| over the finite elements of the tile;  2^e = the largest power of two with amax
-//   * 2^e <= 448, e in [-126, 126]; amax = 0, or an Inf in the tile: e = 0;  code = E4M3(x * 2^e),
-//   nearest even, saturating;  scale_inv = 2^-e.
+//   amax = max |x| over the finite elements of the tile
+//   e    = the largest in [-126, 126] with amax * 2^e <= 448; 0 for amax = 0 and with an Inf in it
+//   code = E4M3(x * 2^e), nearest even, saturating;  scale_inv = 2^-e
 // NaN becomes code 0x7F and does not enter amax. The formula is TransformerEngine's
 // Float8BlockScaling with the exponent clamped so that scale and inverse stay normal.
 #pragma once

@@ -1,5 +1,5 @@
-// One micro-batch as the model sees it, on the host. B rows of T tokens, packed; all arrays are [B
-// * T], row after row.
+// One micro-batch as the model sees it, on the host. B rows of T tokens, packed; all arrays are
+// [B * T], row after row.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,10 @@
 // Where a job's output lies, and what of an earlier attempt may be swept away.
 //
-//   <output_folder>/<job id>/checkpoints/step-00000100.epoch-3/   one committed or coming
-//   checkpoint <output_folder>/<job id>/export/                              a Hugging Face folder
-//   <output_folder>/<job id>/progress.json                        figures at the newest checkpoint
-//   <output_folder>/<job id>/report.json                          the RunReport
+//   <output_folder>/<job id>/
+//     checkpoints/step-00000100.epoch-3/   a checkpoint, committed or about to be
+//     export/                              a Hugging Face folder
+//     progress.json                        figures at the newest checkpoint
+//     report.json                          the RunReport
 #pragma once
 
 #include <cstdint>

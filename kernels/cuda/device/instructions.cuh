@@ -59,9 +59,10 @@ OCTAVO_DEVICE void AtomicAdd(uint32_t* counter, uint32_t amount) {
 
 // d[16,8] += a[16,32] * b[32,8]^T-stored over E4M3, float32 sums (PTX ISA, mma.m16n8k32, .e4m3).
 // Lane = 4 * group + t holds, four codes to a 32-bit register, lowest byte first:
-//   a[0]: row group, columns 4t..4t+3;  a[1]: row group + 8;  a[2], a[3]: the same rows, columns 16
-//   + 4t.. b[0]: column group, rows 4t..4t+3;  b[1]: rows 16 + 4t.. d[0], d[1]: row group, columns
-//   2t, 2t + 1;  d[2], d[3]: row group + 8
+//   a[0]: row group, columns 4t..4t+3;  a[1]: row group + 8
+//   a[2], a[3]: the same rows, columns 16 + 4t..
+//   b[0]: column group, rows 4t..4t+3;  b[1]: rows 16 + 4t..
+//   d[0], d[1]: row group, columns 2t, 2t + 1;  d[2], d[3]: row group + 8
 #ifdef __CUDACC__
 OCTAVO_DEVICE void MmaE4m3(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
   asm("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "

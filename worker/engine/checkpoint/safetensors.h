@@ -1,8 +1,8 @@
 // The safetensors container, read strictly and written canonically.
 //
 //   bytes 0-7   n, the length of the header, unsigned 64-bit little-endian
-//   n bytes     JSON object {name: {"dtype", "shape", "data_offsets": [begin, end]},
-//   "__metadata__": {text: text}} the rest    tensors, row-major, little-endian, at 8 + n + begin
+//   n bytes     JSON {name: {"dtype", "shape", "data_offsets": [begin, end]}, "__metadata__": {}}
+//   the rest    tensors, row-major, little-endian, at 8 + n + begin
 //
 // Format: github.com/huggingface/safetensors, README.md. The reader refuses what that document
 // forbids and the official reader lets pass: duplicate keys, holes, text around the object.

@@ -1,11 +1,12 @@
 // One linear layer y = x W^T (+ b) with its three GEMMs, in FP8 or in BF16.
 //   FProp   y  = x W^T + b    A: x in row tiles      B: W in blocks
 //   DGrad   dx = dy W         A: dy in row tiles     B: W^T in blocks
-//   WGrad   dW += dy^T x      A: dy^T in row tiles   B: x^T in row tiles; FP32, into the flat
-//   gradient
+//   WGrad   dW += dy^T x      A: dy^T in row tiles   B: x^T in row tiles
+// dW is added in FP32 to the flat gradient.
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 
@@ -65,15 +66,22 @@ class Linear {
   std::optional<Bfloat16Weight> bias_;
 };
 
+// Which kinds of linear layers read one input.
+struct InputReaders {
+  bool fp8;   // some are FP8
+  bool bf16;  // some are BF16
+};
+InputReaders ReadersOf(std::initializer_list<const Linear*> layers);
+
 // What is kept of an input from forward to backward: FP8 codes of its transpose if FP8 layers read
-// it, BF16 if BF16 layers do.
+// it, BF16 if BF16 layers do. Evaluation runs every layer over the buffers of the first, so the
+// readers are named anew in each Prepare.
 class KeptInput {
  public:
   struct Options {
     int64_t max_tokens;
     int64_t columns;
-    bool fp8;   // some layer that reads it is FP8
-    bool bf16;  // some is BF16
+    InputReaders readers;
     bool for_training;
   };
   static absl::StatusOr<KeptInput> Create(const Options& options, kernels::Backend* backend);
@@ -82,15 +90,15 @@ class KeptInput {
   // `scratch`.
   kernels::bfloat16* Destination(const Pass& pass, kernels::bfloat16* scratch) const;
   // After the producer wrote `values`: quantises for forward and keeps what backward needs.
-  absl::StatusOr<LinearInput> Prepare(const Pass& pass, const kernels::bfloat16* values) const;
+  absl::StatusOr<LinearInput> Prepare(const Pass& pass, const kernels::bfloat16* values,
+                                      const InputReaders& readers) const;
   // What was kept.
   LinearInput Restore(const Pass& pass) const;
 
  private:
   int64_t columns_ = 0;
-  bool fp8_ = false;
-  TileBuffer transposed_;
-  kernels::Buffer<kernels::bfloat16> values_;
+  TileBuffer transposed_;                      // empty unless FP8 layers read it
+  kernels::Buffer<kernels::bfloat16> values_;  // empty unless BF16 layers read it
 };
 
 }  // namespace octavo::engine
