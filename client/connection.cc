@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/address.h"
 #include "base/file.h"
 #include "base/status.h"
 
@@ -45,6 +46,12 @@ absl::StatusOr<std::string> ParseConfig(const std::string& text) {
   }
 }
 
+absl::StatusOr<std::string> CheckAddress(absl::string_view source, std::string server) {
+  if (IsAddress(server)) return server;
+  return absl::InvalidArgumentError(absl::StrCat(
+      source, ": \"", server, "\" is no address; write HOST:PORT, e.g. ", kDefaultServer));
+}
+
 grpc::ChannelArguments Arguments() {
   grpc::ChannelArguments arguments;
   // A coordinator that comes back is found soon: the default backs off to two minutes.
@@ -62,9 +69,9 @@ grpc::ChannelArguments Arguments() {
 }  // namespace
 
 absl::StatusOr<std::string> ChooseServer(const std::string& flag, const GetEnv& get_env) {
-  if (!flag.empty()) return flag;
+  if (!flag.empty()) return CheckAddress("--server", flag);
   if (const char* server = get_env("OCTAVO_SERVER"); server != nullptr && server[0] != '\0') {
-    return std::string(server);
+    return CheckAddress("OCTAVO_SERVER", server);
   }
   const std::string path = ConfigPath(get_env);
   if (path.empty()) return kDefaultServer;
@@ -73,7 +80,7 @@ absl::StatusOr<std::string> ChooseServer(const std::string& flag, const GetEnv& 
   if (!text.ok()) return absl::InvalidArgumentError(text.status().message());
   const auto server = ParseConfig(*text);
   if (!server.ok()) return Annotate(server.status(), path);
-  return server->empty() ? kDefaultServer : *server;
+  return server->empty() ? kDefaultServer : CheckAddress(absl::StrCat(path, ": server"), *server);
 }
 
 absl::Status Unreachable(const std::string& server, absl::string_view why) {

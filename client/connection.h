@@ -21,7 +21,7 @@ using GetEnv = std::function<const char*(const char* name)>;
 
 // Host and port: `flag` if not empty, else OCTAVO_SERVER, else `server:` in the configuration file
 // $XDG_CONFIG_HOME/octavo/config.yaml or ~/.config/octavo/config.yaml, else the default.
-// INVALID_ARGUMENT for a configuration file that is wrong.
+// INVALID_ARGUMENT for a configuration file that is wrong, or what is not a host and port.
 absl::StatusOr<std::string> ChooseServer(const std::string& flag, const GetEnv& get_env);
 
 // A channel that is connected. UNAVAILABLE at the first failed try, or after kConnectTimeout

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "base/command_line.h"
 #include "client/commands/commands.h"
 #include "client/render/format.h"
 #include "client/render/job_text.h"
@@ -207,6 +208,18 @@ class CommandLine {
   Verb chosen_;
 };
 
+// Without a verb CLI11 misses it before it looks at what stands in its place.
+std::string UsageError(const CLI::App& app, const CLI::ParseError& error) {
+  const std::vector<std::string> strange = app.remaining();
+  const std::string what =
+      app.get_subcommands().empty() && !strange.empty()
+          ? absl::StrCat(
+                "\"", strange.front(), "\" is not ",
+                absl::StartsWith(strange.front(), "-") ? "an option of octavo itself" : "a verb")
+          : DescribeParseError(error);
+  return absl::StrCat(what, "; see octavo --help, or octavo VERB --help");
+}
+
 ExitCode Report(const absl::Status& status, const Terminal& terminal) {
   *terminal.error << "octavo: " << Printable(absl::StrReplaceAll(status.message(), {{"\n", " "}}))
                   << std::endl;
@@ -228,9 +241,7 @@ ExitCode RunClient(const std::vector<std::string>& arguments, const Environment&
     *terminal.out << command_line.app().version() << "\n";
     return ExitCode::kOk;
   } catch (const CLI::ParseError& error) {
-    return Report(absl::InvalidArgumentError(
-                      absl::StrCat(error.what(), "; see octavo --help, or octavo VERB --help")),
-                  terminal);
+    return Report(absl::InvalidArgumentError(UsageError(command_line.app(), error)), terminal);
   }
   Context context(environment, command_line.options());
   const Outcome outcome = command_line.Run(context);

@@ -9,8 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/address.h"
+#include "base/command_line.h"
 
 namespace octavo::config {
 namespace {
@@ -172,14 +173,6 @@ void AddCoreFlags(Flags& flags, rpc::CoreLoopOptions* loop) {
                "Inspections under way at once");
 }
 
-// "host:port", "[::1]:port".
-bool IsAddress(const std::string& text) {
-  const size_t colon = text.rfind(':');
-  int port = -1;
-  return colon != std::string::npos && colon > 0 &&
-         absl::SimpleAtoi(text.substr(colon + 1), &port) && port >= 0 && port < 65536;
-}
-
 std::string CheckTogether(const Config& config) {
   if (!IsAddress(config.coordinator.listen)) {
     return absl::StrCat("--listen \"", config.coordinator.listen, "\" is not host:port");
@@ -234,8 +227,8 @@ ParsedArguments ParseArguments(int argc, const char* const* argv, const std::str
     result.output = app.version() + "\n";
     return result;
   } catch (const CLI::ParseError& error) {
-    result.exit_code = 2;
-    result.output = absl::StrCat("octavod: ", error.what(), "\nTry octavod --help.\n");
+    result.exit_code = kExitUsage;
+    result.output = absl::StrCat("octavod: ", DescribeParseError(error), "\nTry octavod --help.\n");
     return result;
   }
   if (print_config) {

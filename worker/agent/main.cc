@@ -8,7 +8,10 @@
 #include <iostream>
 #include <iterator>
 
+#include "absl/strings/str_cat.h"
+#include "base/address.h"
 #include "base/clock.h"
+#include "base/command_line.h"
 #include "base/log.h"
 #include "worker/agent/agent.h"
 #include "worker/agent/config.h"
@@ -45,6 +48,11 @@ void AddOptions(CLI::App* app, Config* config) {
   app->set_config("--config", "", "YAML file with the options below, by the same names");
   app->allow_config_extras(CLI::config_extras_mode::error);
   app->add_option("--server", config->server, "address of octavod")
+      ->check([](const std::string& server) {
+        return octavo::IsAddress(server)
+                   ? std::string()
+                   : absl::StrCat("\"", server, "\" is no address; write HOST:PORT");
+      })
       ->envname("OCTAVO_SERVER")
       ->capture_default_str();
   app->add_option("--worker-id", config->worker_id,
@@ -125,9 +133,10 @@ int Run(Config config) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"Runs training jobs of an Octavo coordinator on this machine."};
+  CLI::App app("Runs training jobs of an Octavo coordinator on this machine.", "octavo-worker");
   Config config;
   AddOptions(&app, &config);
-  CLI11_PARSE(app, argc, argv);
+  int exit_code = 0;
+  if (!octavo::ParseCommandLine(&app, argc, argv, &exit_code)) return exit_code;
   return Run(std::move(config));
 }

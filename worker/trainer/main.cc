@@ -9,6 +9,7 @@
 #include <iterator>
 
 #include "base/clock.h"
+#include "base/command_line.h"
 #include "base/log.h"
 #include "worker/trainer/devices.h"
 #include "worker/trainer/inspect.h"
@@ -72,7 +73,8 @@ int InspectStandardInput() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"Runs one attempt of an Octavo job. Started by octavo-worker, not by hand."};
+  CLI::App app("Runs one attempt of an Octavo job. Started by octavo-worker, not by hand.",
+               "octavo-trainer");
   std::string agent;
   octavo::trainer::RunOptions options;
   bool describe_devices = false;
@@ -83,7 +85,8 @@ int main(int argc, char** argv) {
   app.add_flag("--describe-devices", describe_devices, "print the usable devices as JSON");
   app.add_flag("--inspect", inspect, "check a serialised JobSpec on standard input");
   app.set_version_flag("--version", "octavo-trainer " OCTAVO_VERSION);
-  CLI11_PARSE(app, argc, argv);
+  int exit_code = 0;
+  if (!octavo::ParseCommandLine(&app, argc, argv, &exit_code)) return exit_code;
   if (describe_devices) {
     std::cout << octavo::trainer::DescribeDevices();
     return 0;
@@ -91,5 +94,5 @@ int main(int argc, char** argv) {
   if (inspect) return InspectStandardInput();
   if (!agent.empty()) return RunAttempt(agent, std::move(options));
   std::cerr << "octavo-trainer: write --agent=ADDRESS, --inspect or --describe-devices\n";
-  return 2;
+  return octavo::kExitUsage;
 }
