@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and runs every test. Ends with "N passed, N failed".
+# Installs what is missing, builds, and runs every test. Ends with "N passed, N failed, N skipped".
 #
 #   tests/run.sh                    everything
 #   tests/run.sh --label unit       one layer: unit, golden, emulation, simulation, endtoend or tidy
@@ -27,6 +27,19 @@ build() {  # build PRESET [TARGET...]
 }
 
 passed=0 failed=0 skipped=0
+finish() {  # whatever ended the run, its last line is the count; what stopped it early counts as one failure
+  local status=$?
+  if [ $status -ne 0 ] && [ $failed -eq 0 ]; then failed=1; fi
+  echo "$passed passed, $failed failed, $skipped skipped"
+  [ $failed -eq 0 ] || exit 1
+}
+trap finish EXIT
+
+show_failures() {  # show_failures LOG: the names, then the first complaints of GoogleTest and of sanitizers
+  { grep -E '\(Failed\)|\(Timeout\)|Subprocess|SEGFAULT' "$1" | head -n 40
+    grep -E -B 2 -A 25 -m 5 'Failure$|(ERROR|WARNING): [A-Z][a-z]+Sanitizer|runtime error: ' "$1" | head -n 150; } || true
+}
+
 run_tests() {  # run_tests PRESET [CTEST ARGUMENT...]
   local preset=$1 log="build/$1.test.log" ok=0; shift
   ctest --test-dir "build/$preset" --output-on-failure --no-tests=error -j "$jobs" "$@" >"$log" 2>&1 || ok=1
@@ -42,7 +55,7 @@ run_tests() {  # run_tests PRESET [CTEST ARGUMENT...]
   echo "$preset: $((total - bad - none)) passed, $bad failed, $none skipped"
   grep -hoE 'skipped: .*' "$log" | sort | uniq -c | sed 's/^ *\([0-9]*\) /  \1 x /' | head -n 20 || true
   if [ $ok -ne 0 ] && [ "$bad" -eq 0 ]; then bad=1 failed=$((failed + 1)); fi
-  [ "$bad" -eq 0 ] || { grep -E '\(Failed\)|\(Timeout\)|Subprocess|SEGFAULT' "$log" | head -n 40; grep -B 2 -A 25 -m 5 'Failure$' "$log" | head -n 150; }
+  [ "$bad" -eq 0 ] || show_failures "$log"
 }
 
 mkdir -p build
@@ -61,5 +74,3 @@ if [ ${#label[@]} -eq 0 ]; then
 fi
 
 echo "all done in $((SECONDS - started)) s"
-echo "$passed passed, $failed failed, $skipped skipped"
-[ "$failed" -eq 0 ]
