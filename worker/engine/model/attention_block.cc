@@ -46,13 +46,11 @@ absl::StatusOr<AttentionActivations> AttentionBlock::CreateActivations(
   const int64_t N = max_tokens, Q = shape_.q_columns(), K = shape_.kv_columns();
   AttentionActivations activations;
   ASSIGN_OR_RETURN(activations.inverse_rms, Buffer<float>::Create(backend, N));
-  ASSIGN_OR_RETURN(activations.input,
-                   KeptInput::Create({.max_tokens = N,
-                                      .columns = shape_.hidden,
-                                      .fp8 = q_.is_fp8() || k_.is_fp8() || v_.is_fp8(),
-                                      .bf16 = !q_.is_fp8() || !k_.is_fp8() || !v_.is_fp8(),
-                                      .for_training = for_training},
-                                     backend));
+  ASSIGN_OR_RETURN(activations.input, KeptInput::Create({.max_tokens = N,
+                                                         .columns = shape_.hidden,
+                                                         .readers = ReadersOf({&q_, &k_, &v_}),
+                                                         .for_training = for_training},
+                                                        backend));
   ASSIGN_OR_RETURN(activations.q, Buffer<bfloat16>::Create(backend, N * Q));
   ASSIGN_OR_RETURN(activations.k, Buffer<bfloat16>::Create(backend, N * K));
   ASSIGN_OR_RETURN(activations.v, Buffer<bfloat16>::Create(backend, N * K));
@@ -100,7 +98,8 @@ absl::Status AttentionBlock::Project(const Pass& pass, const bfloat16* x,
   bfloat16* const normalised =
       activations->input.Destination(pass, pass.workspace->normalised.data());
   RETURN_IF_ERROR(norm_.Forward(pass, x, pass.tokens, normalised, activations->inverse_rms.data()));
-  ASSIGN_OR_RETURN(const LinearInput input, activations->input.Prepare(pass, normalised));
+  ASSIGN_OR_RETURN(const LinearInput input,
+                   activations->input.Prepare(pass, normalised, ReadersOf({&q_, &k_, &v_})));
   RETURN_IF_ERROR(v_.Forward(pass, input, activations->v.data()));
   if (!shape_.qk_norm) {
     RETURN_IF_ERROR(q_.Forward(pass, input, activations->q.data()));

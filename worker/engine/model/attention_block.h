@@ -20,8 +20,8 @@ struct AttentionActivations {
   kernels::Buffer<kernels::bfloat16> q;  // [N, Q] as attention reads it
   kernels::Buffer<kernels::bfloat16> k;  // [N, K]
   kernels::Buffer<kernels::bfloat16> v;  // [N, K]
-  kernels::Buffer<kernels::bfloat16>
-      result;                          // [N, Q]; FP8 codes of its transpose are made in backward
+  // [N, Q]; FP8 codes of its transpose are made in backward.
+  kernels::Buffer<kernels::bfloat16> result;
   kernels::Buffer<float> log_sum_exp;  // [heads, N]
 
   // With qk_norm: what enters the norms.

@@ -138,16 +138,21 @@ absl::Status Linear::BackwardBfloat16(const Pass& pass, const bfloat16* dy,
                                              .accumulate = true});
 }
 
+InputReaders ReadersOf(std::initializer_list<const Linear*> layers) {
+  InputReaders readers = {.fp8 = false, .bf16 = false};
+  for (const Linear* layer : layers) (layer->is_fp8() ? readers.fp8 : readers.bf16) = true;
+  return readers;
+}
+
 absl::StatusOr<KeptInput> KeptInput::Create(const Options& options, kernels::Backend* backend) {
   KeptInput kept;
   kept.columns_ = options.columns;
-  kept.fp8_ = options.fp8;
   if (!options.for_training) return kept;
-  if (options.fp8) {
+  if (options.readers.fp8) {
     ASSIGN_OR_RETURN(kept.transposed_,
                      TileBuffer::Create(backend, options.columns, options.max_tokens));
   }
-  if (options.bf16) {
+  if (options.readers.bf16) {
     ASSIGN_OR_RETURN(kept.values_, kernels::Buffer<bfloat16>::Create(
                                        backend, options.max_tokens * options.columns));
   }
@@ -158,9 +163,10 @@ bfloat16* KeptInput::Destination(const Pass& pass, bfloat16* scratch) const {
   return pass.train && values_.count() > 0 ? values_.data() : scratch;
 }
 
-absl::StatusOr<LinearInput> KeptInput::Prepare(const Pass& pass, const bfloat16* values) const {
+absl::StatusOr<LinearInput> KeptInput::Prepare(const Pass& pass, const bfloat16* values,
+                                               const InputReaders& readers) const {
   LinearInput input = {.values = values, .rows = {}, .transposed = {}};
-  if (!fp8_ || !pass.fp8) return input;
+  if (!readers.fp8 || !pass.fp8) return input;
   const TileBuffer& rows = pass.workspace->row_tiles;
   input.rows = rows.Matrix(pass.tokens, columns_);
   RETURN_IF_ERROR(
@@ -170,7 +176,7 @@ absl::StatusOr<LinearInput> KeptInput::Prepare(const Pass& pass, const bfloat16*
 
 LinearInput KeptInput::Restore(const Pass& pass) const {
   LinearInput input = {.values = values_.data(), .rows = {}, .transposed = {}};
-  if (fp8_) input.transposed = transposed_.Matrix(columns_, pass.tokens);
+  if (transposed_.codes.count() > 0) input.transposed = transposed_.Matrix(columns_, pass.tokens);
   return input;
 }
 

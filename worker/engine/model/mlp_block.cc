@@ -32,16 +32,14 @@ absl::StatusOr<MlpActivations> MlpBlock::CreateActivations(int64_t max_tokens, b
   ASSIGN_OR_RETURN(activations.inverse_rms, Buffer<float>::Create(backend, max_tokens));
   ASSIGN_OR_RETURN(activations.input, KeptInput::Create({.max_tokens = max_tokens,
                                                          .columns = shape_.hidden,
-                                                         .fp8 = gate_.is_fp8() || up_.is_fp8(),
-                                                         .bf16 = !gate_.is_fp8() || !up_.is_fp8(),
+                                                         .readers = ReadersOf({&gate_, &up_}),
                                                          .for_training = for_training},
                                                         backend));
   ASSIGN_OR_RETURN(activations.gate, Buffer<bfloat16>::Create(backend, size));
   ASSIGN_OR_RETURN(activations.up, Buffer<bfloat16>::Create(backend, size));
   ASSIGN_OR_RETURN(activations.activated, KeptInput::Create({.max_tokens = max_tokens,
                                                              .columns = shape_.intermediate,
-                                                             .fp8 = down_.is_fp8(),
-                                                             .bf16 = !down_.is_fp8(),
+                                                             .readers = ReadersOf({&down_}),
                                                              .for_training = for_training},
                                                             backend));
   return activations;
@@ -61,7 +59,8 @@ absl::Status MlpBlock::Forward(const Pass& pass, const bfloat16* x, bfloat16* y,
   const Workspace& workspace = *pass.workspace;
   bfloat16* const normalised = activations->input.Destination(pass, workspace.normalised.data());
   RETURN_IF_ERROR(norm_.Forward(pass, x, pass.tokens, normalised, activations->inverse_rms.data()));
-  ASSIGN_OR_RETURN(const LinearInput input, activations->input.Prepare(pass, normalised));
+  ASSIGN_OR_RETURN(const LinearInput input,
+                   activations->input.Prepare(pass, normalised, ReadersOf({&gate_, &up_})));
   RETURN_IF_ERROR(gate_.Forward(pass, input, activations->gate.data()));
   RETURN_IF_ERROR(up_.Forward(pass, input, activations->up.data()));
 
@@ -71,7 +70,8 @@ absl::Status MlpBlock::Forward(const Pass& pass, const bfloat16* x, bfloat16* y,
                                                .up = activations->up.data(),
                                                .y = product,
                                                .count = pass.tokens * shape_.intermediate}));
-  ASSIGN_OR_RETURN(const LinearInput activated, activations->activated.Prepare(pass, product));
+  ASSIGN_OR_RETURN(const LinearInput activated,
+                   activations->activated.Prepare(pass, product, ReadersOf({&down_})));
   RETURN_IF_ERROR(down_.Forward(pass, activated, workspace.branch.data()));
   return pass.backend->Run(kernels::Add{
       .a = x, .b = workspace.branch.data(), .y = y, .count = pass.tokens * shape_.hidden});
