@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/file.h"
+#include "base/split_mix.h"
 #include "base/status.h"
 
 namespace octavo {
@@ -30,7 +31,7 @@ constexpr char kConfig[] = R"({
   "head_dim": 64,
   "hidden_act": "silu",
   "max_position_embeddings": 512,
-  "initializer_range": 0.02,
+  "initializer_range": 0.1,
   "rms_norm_eps": 1e-06,
   "rope_theta": 10000.0,
   "tie_word_embeddings": true,
@@ -42,32 +43,25 @@ constexpr char kConfig[] = R"({
 }
 )";
 
-// SplitMix64 (Steele, Lea and Flood 2014); the standard library's distributions differ between
-// implementations.
-class Random {
- public:
-  explicit Random(uint64_t seed) : state_(seed) {}
-  // The bias of the remainder is below 2^-40 here.
-  int64_t Below(int64_t limit) {
-    uint64_t z = state_ += 0x9E3779B97F4A7C15;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
-    return static_cast<int64_t>((z ^ (z >> 31)) % static_cast<uint64_t>(limit));
-  }
+// In [0, kProblems); the bias of the remainder is below 2^-40.
+int64_t RandomProblem(uint64_t* state) {
+  return static_cast<int64_t>(NextSplitMix(state) % static_cast<uint64_t>(kProblems));
+}
 
- private:
-  uint64_t state_;
-};
+std::string LowestDigitFirst(int64_t number, int digits) {
+  std::string text = absl::StrFormat("%0*d", digits, number);
+  std::reverse(text.begin(), text.end());
+  return text;
+}
 
 // Problem number a * 1000 + b.
 std::string Prompt(int64_t problem) {
-  return absl::StrFormat("%03d+%03d=", problem / kNumbers, problem % kNumbers);
+  return absl::StrCat(LowestDigitFirst(problem / kNumbers, 3), "+",
+                      LowestDigitFirst(problem % kNumbers, 3), "=");
 }
 
 std::string Answer(int64_t problem) {
-  std::string digits = absl::StrFormat("%04d", problem / kNumbers + problem % kNumbers);
-  std::reverse(digits.begin(), digits.end());
-  return digits;
+  return LowestDigitFirst(problem / kNumbers + problem % kNumbers, 4);
 }
 
 absl::Status CheckRange(absl::string_view name, int64_t value, int64_t most) {
@@ -81,18 +75,18 @@ absl::Status WriteArithmeticExample(const std::string& folder, const ArithmeticE
   RETURN_IF_ERROR(CheckRange("train_documents", options.train_documents, kMostTrainDocuments));
   RETURN_IF_ERROR(CheckRange("heldout", options.heldout, kMostHeldout));
   RETURN_IF_ERROR(MakeFolders(folder));
-  Random random(options.seed);
+  uint64_t random = options.seed;
   absl::flat_hash_set<int64_t> held_out;
   std::string rows;
   while (static_cast<int64_t>(held_out.size()) < options.heldout) {
-    const int64_t problem = random.Below(kProblems);
+    const int64_t problem = RandomProblem(&random);
     if (!held_out.insert(problem).second) continue;
     absl::StrAppend(&rows, "{\"prompt\":\"", Prompt(problem), "\",\"answer\":\"", Answer(problem),
                     "\"}\n");
   }
   std::string documents;
   for (int64_t written = 0; written < options.train_documents;) {
-    const int64_t problem = random.Below(kProblems);
+    const int64_t problem = RandomProblem(&random);
     if (held_out.contains(problem)) continue;
     absl::StrAppend(&documents, Prompt(problem), Answer(problem), "\n");
     ++written;

@@ -1,7 +1,8 @@
 // A task that a small model learns within minutes: adding two numbers of three digits.
 //
-// A document is `123+456=9750`: both numbers padded to three digits and the sum to four, its digits
-// reversed so that each one follows from digits already seen (arXiv:2307.03381).
+// A document is `321+654=9750`, which is 123 + 456 = 579: every number lowest digit first, padded
+// to three digits, the sum to four. So each digit of the sum follows from digits already seen
+// (arXiv:2307.03381), at the same two distances for all of them.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ struct ArithmeticExample {
 
 // Writes into `folder`, which is made:
 //   train.txt      a document a line
-//   heldout.jsonl  rows {"prompt":"123+456=","answer":"9750"} of problems that train.txt lacks
+//   heldout.jsonl  rows {"prompt":"321+654=","answer":"9750"} of problems that train.txt lacks
 //   config.json    a Qwen2-shaped model for byte tokens: 0.53 M parameters, of which every
 //                  projection is a multiple of 128 wide
 // The same options give the same bytes. INVALID_ARGUMENT for options out of range.

@@ -10,15 +10,15 @@ namespace {
 
 // What the example costs: minutes on two cores, and enough steps for the model to learn to add.
 struct Budget {
-  int64_t steps = 400;
-  int64_t warmup_steps = 40;
+  int64_t steps = 1500;
+  int64_t warmup_steps = 100;
   int32_t sequence_length = 128;  // nine sums of 13 tokens
-  int32_t micro_batch = 32;
+  int32_t micro_batch = 8;
   double learning_rate = 2e-3;
-  int64_t checkpoint_every_steps = 100;
-  int64_t probe_every_steps = 10;
+  int64_t checkpoint_every_steps = 500;
+  int64_t probe_every_steps = 25;
   int64_t holdout_tokens = 16384;
-  int64_t exact_match_rows = 200;
+  int64_t exact_match_rows = 500;
   int32_t answer_tokens = 8;  // four digits and the end of the document, with room for mistakes
 };
 
