@@ -49,6 +49,13 @@ start_cluster() {
   "$bin/octavo-worker" --server "$OCTAVO_SERVER" --work-dir "$folder/worker" --worker-id local "$@" \
     2>"$folder/worker.log" &
   cluster_processes=($! "${cluster_processes[@]}")
+  for _ in $(seq 100); do
+    "$bin/octavo" workers 2>/dev/null | grep -q ' connected ' && return
+    kill -0 "${cluster_processes[0]}" 2>/dev/null ||
+      { tail -n 5 "$folder/worker.log" >&2; cluster_fail "octavo-worker did not start"; }
+    sleep 0.1
+  done
+  cluster_fail "octavo-worker did not connect within 10 s; see $folder/worker.log"
 }
 
 # json_field NAME: the first string or number under that key in a JSON document printed by `octavo -o json`, on standard input.
