@@ -57,11 +57,6 @@ std::vector<std::string> StateNames() {
   return names;
 }
 
-bool IsTerminalState(v1::JobState state) {
-  return state == v1::JOB_STATE_SUCCEEDED || state == v1::JOB_STATE_FAILED ||
-         state == v1::JOB_STATE_CANCELLED;
-}
-
 std::string FailureText(const v1::Failure& failure) {
   const std::string cause = absl::AsciiStrToLower(
       absl::StripPrefix(v1::FailureCause_Name(failure.cause()), "FAILURE_CAUSE_"));

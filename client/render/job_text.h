@@ -17,8 +17,6 @@ v1::JobState StateOf(absl::string_view name);
 // Every name of a state, in order.
 std::vector<std::string> StateNames();
 
-bool IsTerminalState(v1::JobState state);
-
 // "out of memory: <message>".
 std::string FailureText(const v1::Failure& failure);
 

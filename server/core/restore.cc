@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "proto/support/job_state.h"
 #include "server/core/state.h"
 
 namespace octavo::core {

@@ -25,11 +25,6 @@ google::protobuf::Timestamp ToTimestamp(absl::Time time) {
   return timestamp;
 }
 
-bool IsTerminal(v1::JobState state) {
-  return state == v1::JOB_STATE_SUCCEEDED || state == v1::JOB_STATE_FAILED ||
-         state == v1::JOB_STATE_CANCELLED;
-}
-
 Effects State::Apply(const Event& event, absl::Time wall, absl::Duration now) {
   effects_ = {};
   wall_ = wall;

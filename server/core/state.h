@@ -155,6 +155,5 @@ class State final : public Core {
 };
 
 google::protobuf::Timestamp ToTimestamp(absl::Time time);
-bool IsTerminal(v1::JobState state);
 
 }  // namespace octavo::core

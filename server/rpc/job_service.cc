@@ -34,7 +34,7 @@ class WatchStream final : public JobStream<v1::Job> {
       sent_version_ = newest->version();
       Deliver(*newest);
     } else {
-      IsTerminal(*newest) ? End(absl::OkStatus()) : Rest();
+      IsTerminal(newest->state()) ? End(absl::OkStatus()) : Rest();
     }
   }
 

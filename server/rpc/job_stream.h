@@ -3,20 +3,17 @@
 #pragma once
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
 
+#include "proto/support/job_state.h"
 #include "server/rpc/checks.h"
 #include "server/rpc/pull_stream.h"
 #include "server/rpc/subscriptions.h"
 
 namespace octavo::rpc {
-
-inline bool IsTerminal(const v1::Job& job) {
-  return job.state() == v1::JOB_STATE_SUCCEEDED || job.state() == v1::JOB_STATE_FAILED ||
-         job.state() == v1::JOB_STATE_CANCELLED;
-}
 
 inline absl::Status NoSuchJob(const std::string& job_id) {
   return absl::NotFoundError(absl::StrCat("there is no job \"", job_id, "\""));

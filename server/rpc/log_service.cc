@@ -18,7 +18,7 @@ class TailStream final : public JobStream<v1::LogLines> {
   void Pull() override {
     if (done_) return End(absl::OkStatus());
     // Read before the lines are: what is stored once the job has ended is all there will be.
-    const bool ended = IsTerminal(*job());
+    const bool ended = IsTerminal(job()->state());
     shell().pool->Post(
         [self = shared_from_this(), this, ended](absl::StatusOr<storage::StoreReader*> reader) {
           if (!reader.ok()) return End(reader.status());

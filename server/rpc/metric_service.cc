@@ -39,7 +39,7 @@ class MetricStream final : public JobStream<v1::MetricPoints> {
   void Pull() override {
     if (done_) return End(absl::OkStatus());
     // Read before the points are: what is stored once the job has ended is all there will be.
-    const bool ended = IsTerminal(*job());
+    const bool ended = IsTerminal(job()->state());
     // New points of a step that was sent before: a later attempt repeats it, or the step came in
     // two batches.
     if (const int64_t first = TakeFirstNewStep(); first <= query_.after_step) {

@@ -10,15 +10,11 @@
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "base/status.h"
+#include "proto/support/job_state.h"
 #include "server/storage/schema.h"
 
 namespace octavo::storage {
 namespace {
-
-bool Ended(v1::JobState state) {
-  return state == v1::JOB_STATE_SUCCEEDED || state == v1::JOB_STATE_FAILED ||
-         state == v1::JOB_STATE_CANCELLED;
-}
 
 // SQLite gives its log and shared-memory files the mode of the database, so creating that one
 // privately protects all three.
@@ -155,7 +151,7 @@ absl::Status Store::Commit(absl::Span<const core::Write> writes) {
 absl::Status Store::Apply(const core::PutJob& write) {
   return statements_->put_job.Bind(1, write.order)
       .Bind(2, write.job.id())
-      .Bind(3, int64_t{Ended(write.job.state())})
+      .Bind(3, int64_t{IsTerminal(write.job.state())})
       .BindBlob(4, write.job.SerializeAsString())
       .Run();
 }

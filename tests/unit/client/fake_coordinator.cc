@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "client/client.h"
-#include "client/render/job_text.h"
+#include "proto/support/job_state.h"
 
 namespace octavo::client {
 namespace {
@@ -159,7 +159,7 @@ grpc::Status FakeCoordinator::WatchJob(grpc::ServerContext* context,
       sent = job->version();
       writer->Write(*job);
     }
-    if (IsTerminalState(job->state())) return grpc::Status::OK;
+    if (IsTerminal(job->state())) return grpc::Status::OK;
     mutex_.AwaitWithTimeout(absl::Condition(&closing_), kPoll);
   }
   return Gone();
@@ -227,7 +227,7 @@ grpc::Status FakeCoordinator::StreamMetrics(grpc::ServerContext* context,
       if (points_[sent].step() > request->after_step()) *message.add_points() = points_[sent];
     }
     if (!message.points().empty()) writer->Write(message);
-    if (IsTerminalState(job->state())) return grpc::Status::OK;
+    if (IsTerminal(job->state())) return grpc::Status::OK;
     mutex_.AwaitWithTimeout(absl::Condition(&closing_), kPoll);
   }
   return Gone();
