@@ -1,6 +1,5 @@
 #include "server/rpc/admission.h"
 
-#include <fnmatch.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include "proto/support/job_spec.h"
 #include "server/rpc/checks.h"
 #include "worker/engine/model/config.h"
+#include "worker/engine/model/module_pattern.h"
 
 namespace octavo::rpc {
 namespace {
@@ -39,7 +39,7 @@ std::string Bytes(int64_t bytes) {
 bool KeepsBf16(const v1::Recipe& recipe, const std::string& module) {
   return std::any_of(
       recipe.keep_bf16().begin(), recipe.keep_bf16().end(),
-      [&](const std::string& pattern) { return fnmatch(pattern.c_str(), module.c_str(), 0) == 0; });
+      [&](const std::string& pattern) { return engine::MatchesModule(pattern, module); });
 }
 
 engine::RunShape DescribeRun(const v1::Stage& stage, const engine::ModelShape& model) {

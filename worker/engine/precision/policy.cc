@@ -1,17 +1,9 @@
 #include "worker/engine/precision/policy.h"
 
-#include <fnmatch.h>
-
 #include "absl/strings/str_cat.h"
+#include "worker/engine/model/module_pattern.h"
 
 namespace octavo::engine {
-namespace {
-
-bool Matches(const std::string& pattern, const std::string& module) {
-  return fnmatch(pattern.c_str(), module.c_str(), 0) == 0;
-}
-
-}  // namespace
 
 absl::StatusOr<PrecisionPolicy> PrecisionPolicy::Create(const RecipePlan& recipe,
                                                         const ParameterLayout& layout) {
@@ -27,7 +19,7 @@ absl::StatusOr<PrecisionPolicy> PrecisionPolicy::Create(const RecipePlan& recipe
     if (parameter.kind != ParameterKind::kLinear) continue;
     bool kept = false;
     for (size_t i = 0; i < used.size(); ++i) {
-      if (!Matches(recipe.keep_bf16[i], parameter.module)) continue;
+      if (!MatchesModule(recipe.keep_bf16[i], parameter.module)) continue;
       used[i] = true;
       kept = true;
     }

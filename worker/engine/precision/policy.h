@@ -15,7 +15,6 @@ namespace octavo::engine {
 
 class PrecisionPolicy {
  public:
-  // Patterns are shell globs over whole module names, where * also matches dots.
   // INVALID_ARGUMENT: a pattern that matches no linear layer; patterns with a recipe that is BF16
   // anyway.
   static absl::StatusOr<PrecisionPolicy> Create(const RecipePlan& recipe,
