@@ -15,6 +15,7 @@ namespace octavo {
 // YAML or JSON text (JSON is YAML) to a spec. Every problem at once: unknown fields (with the
 // nearest known one), wrong types, duplicate keys; a Violation's field is the path in the file.
 // `overrides` are "path=value" as in `--set stages[0].steps=100`, applied last.
+inline constexpr char kWholeFile[] = "(file)";  // field of a violation by which nothing was read
 struct ParsedSpec {
   v1::JobSpec spec;
   std::vector<v1::Violation> violations;

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/utf8.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"
 #include "proto/support/job_spec.h"
@@ -99,7 +100,7 @@ class Reader {
 
   void ReadMessage(const YAML::Node& node, const std::string& path, int depth, Message* message) {
     if (!node.IsMap() || depth > kMaxDepth) {
-      Add(violations_, path.empty() ? "(file)" : path,
+      Add(violations_, path.empty() ? kWholeFile : path,
           absl::StrCat(Describe(node), " stands where a map of fields must"));
       return;
     }
@@ -255,6 +256,10 @@ void ApplyOverride(const std::string& override_text, YAML::Node* root, Violation
   const std::pair<std::string, std::string> split =
       absl::StrSplit(override_text, absl::MaxSplits('=', 1));
   std::vector<PathPart> parts;
+  if (FindMalformedUtf8(override_text) != std::string::npos) {
+    Add(violations, "(override)", "it is not UTF-8; use a UTF-8 terminal");
+    return;
+  }
   if (!absl::StrContains(override_text, '=') || !ParsePath(split.first, &parts)) {
     Add(violations, override_text, "an override is written path=value, e.g. stages[0].steps=100");
     return;
@@ -273,15 +278,21 @@ void ApplyOverride(const std::string& override_text, YAML::Node* root, Violation
 ParsedSpec ParseJobSpec(const std::string& text, const std::vector<std::string>& overrides) {
   ParsedSpec result;
   if (text.size() > kMaxFileBytes) {
-    Add(&result.violations, "(file)",
+    Add(&result.violations, kWholeFile,
         absl::StrCat("a job file of ", text.size(), " bytes is above the limit of ",
                      kMaxFileBytes));
+    return result;
+  }
+  if (const size_t at = FindMalformedUtf8(text); at != std::string::npos) {
+    Add(&result.violations, kWholeFile,
+        absl::StrCat("line ", std::count(text.begin(), text.begin() + at, '\n') + 1,
+                     " is not UTF-8; save the file in this encoding"));
     return result;
   }
   try {
     YAML::Node root = YAML::Load(text);
     if (root.IsNull()) {
-      Add(&result.violations, "(file)", "the job file is empty");
+      Add(&result.violations, kWholeFile, "the job file is empty");
       return result;
     }
     if (root.IsMap()) {
@@ -289,7 +300,7 @@ ParsedSpec ParseJobSpec(const std::string& text, const std::vector<std::string>&
     }
     Reader(&result.violations).ReadMessage(root, "", 0, &result.spec);
   } catch (const YAML::Exception& error) {
-    Add(&result.violations, "(file)",
+    Add(&result.violations, kWholeFile,
         error.mark.is_null() ? absl::StrCat("not YAML: ", error.msg)
                              : absl::StrCat("not YAML at line ", error.mark.line + 1, ", column ",
                                             error.mark.column + 1, ": ", error.msg));

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
+#include "base/utf8.h"
 
 namespace octavo::agent {
 namespace {
@@ -12,30 +13,6 @@ constexpr absl::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 // Of a line, before repair; leaves room for the mark. Repair may triple a byte, so repaired lines
 // are cut once more.
 constexpr size_t kKeptBytes = kMaxLineBytes - 64;
-
-// Bytes of the well-formed sequence at the start of `text`; 0 if there is none.
-size_t SequenceLength(absl::string_view text) {
-  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<uint8_t>(text[i]) : 0u; };
-  const auto in = [&](size_t i, unsigned low, unsigned high) {
-    return byte(i) >= low && byte(i) <= high;
-  };
-  const auto tail = [&](size_t i) { return in(i, 0x80, 0xBF); };
-  if (in(0, 0x01, 0x7F)) return 1;
-  if (in(0, 0xC2, 0xDF)) return tail(1) ? 2 : 0;
-  if (in(0, 0xE0, 0xEF)) {
-    const bool second = byte(0) == 0xE0   ? in(1, 0xA0, 0xBF)
-                        : byte(0) == 0xED ? in(1, 0x80, 0x9F)  // no surrogates
-                                          : tail(1);
-    return second && tail(2) ? 3 : 0;
-  }
-  if (in(0, 0xF0, 0xF4)) {
-    const bool second = byte(0) == 0xF0   ? in(1, 0x90, 0xBF)
-                        : byte(0) == 0xF4 ? in(1, 0x80, 0x8F)  // up to U+10FFFF
-                                          : tail(1);
-    return second && tail(2) && tail(3) ? 4 : 0;
-  }
-  return 0;
-}
 
 // The longest prefix of at most `bytes` that ends between characters; `text` is well-formed.
 absl::string_view CutAtCharacter(absl::string_view text, size_t bytes) {
@@ -50,7 +27,7 @@ std::string RepairUtf8(absl::string_view text) {
   std::string repaired;
   repaired.reserve(text.size());
   while (!text.empty()) {
-    const size_t length = SequenceLength(text);
+    const size_t length = Utf8SequenceLength(text);
     absl::StrAppend(&repaired, length == 0 ? kReplacement : text.substr(0, length));
     text.remove_prefix(std::max<size_t>(length, 1));
   }

@@ -92,6 +92,13 @@ TEST(ParseJobSpec, BrokenYamlNamesLineAndColumn) {
   EXPECT_THAT(ParseJobSpec("- a", {}).violations, ElementsAre(Violates("(file)", "map")));
 }
 
+TEST(ParseJobSpec, WhatIsNotUtf8IsRefusedByItsLine) {
+  EXPECT_THAT(ParseJobSpec("name: x\noutput_folder: \xFF\n", {}).violations,
+              ElementsAre(Violates(kWholeFile, "line 2 is not UTF-8")));
+  EXPECT_THAT(ParseJobSpec(kValid, {"name=\xFF"}).violations,
+              ElementsAre(Violates("(override)", "not UTF-8")));
+}
+
 TEST(ParseJobSpec, DeepNestingIsRefusedAndDoesNotOverflow) {
   std::string text;
   for (int i = 0; i < 300; ++i) text += "{a: ";
