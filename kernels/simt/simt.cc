@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/split_mix.h"
 #include "kernels/simt/fiber.h"
 
 extern "C" {
@@ -43,14 +44,6 @@ void Acquire(void* tag) {
 }
 void Release(void* tag) {
   if (__tsan_release != nullptr) __tsan_release(tag);
-}
-
-// SplitMix64 (Steele et al. 2014, "Fast splittable pseudorandom number generators").
-uint64_t NextRandom(uint64_t* state) {
-  uint64_t z = (*state += 0x9E3779B97F4A7C15u);
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-  return z ^ (z >> 31);
 }
 
 std::string Name(const Lane32& lane) {
@@ -191,7 +184,7 @@ void Machine::RunReady() {
   for (unsigned i = 0; i < order.size(); ++i) order[i] = i;
   if (schedule_seed != 0) {
     for (size_t i = order.size(); i > 1; --i)
-      std::swap(order[i - 1], order[NextRandom(&random_) % i]);
+      std::swap(order[i - 1], order[NextSplitMix(&random_) % i]);
   }
   for (unsigned index : order) {
     if (lanes_[index].state != State::kReady) continue;

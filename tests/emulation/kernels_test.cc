@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/split_mix.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/operations.h"
 #include "kernels/numerics/e4m3.h"
@@ -19,15 +20,12 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// SplitMix64, turned into numbers of both signs over several powers of two.
+// Numbers of both signs over several powers of two.
 class Numbers {
  public:
   explicit Numbers(uint64_t seed) : state_(seed) {}
   float Next() {
-    uint64_t z = (state_ += 0x9E3779B97F4A7C15u);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    z ^= z >> 31;
+    const uint64_t z = NextSplitMix(&state_);
     const double unit = static_cast<double>(z >> 11) / 9007199254740992.0 * 2 - 1;
     return static_cast<float>(std::ldexp(unit, static_cast<int>(z % 7) - 3));
   }

@@ -1,11 +1,11 @@
-// Our own generator: the standard's distributions differ between libraries, and a seed must mean
-// the same run everywhere.
+// What a seed decides: times, chances and choices, the same everywhere.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "absl/time/time.h"
+#include "base/split_mix.h"
 
 namespace octavo::simulation {
 
@@ -13,13 +13,7 @@ class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
 
-  // SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
-  uint64_t Next() {
-    uint64_t z = (state_ += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-  }
+  uint64_t Next() { return NextSplitMix(&state_); }
   // In [low, high].
   int64_t Between(int64_t low, int64_t high) {
     return low + static_cast<int64_t>(Next() % static_cast<uint64_t>(high - low + 1));

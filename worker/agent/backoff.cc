@@ -4,17 +4,13 @@
 #include <string>
 
 #include "base/file.h"
+#include "base/split_mix.h"
 
 namespace octavo::agent {
 
 absl::Duration Backoff::Next() {
-  // SplitMix64 (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators").
-  uint64_t z = (state_ += 0x9E3779B97F4A7C15);
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
-  z ^= z >> 31;
-  const double fraction =
-      0.5 + 0.5 * static_cast<double>(z >> 11) / static_cast<double>(1ull << 53);
+  const double unit = static_cast<double>(NextSplitMix(&state_) >> 11) * 0x1p-53;
+  const double fraction = 0.5 + 0.5 * unit;
   const absl::Duration wait = nominal_ * fraction;
   nominal_ = std::min(nominal_ * 2, options_.longest);
   return wait;

@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
+#include "base/split_mix.h"
 #include "base/status.h"
 #include "worker/engine/checkpoint/chunks.h"
 
@@ -23,10 +24,7 @@ uint64_t KeyOf(uint64_t seed, const std::string& name) {
 }
 
 double Uniform(uint64_t key, uint64_t n) {
-  uint64_t bits = key + (n + 1) * 0x9E3779B97F4A7C15u;
-  bits = (bits ^ bits >> 30) * 0xBF58476D1CE4E5B9u;
-  bits = (bits ^ bits >> 27) * 0x94D049BB133111EBu;
-  bits ^= bits >> 31;
+  const uint64_t bits = SplitMix(key + (n + 1) * kSplitMixIncrement);
   return (static_cast<double>(bits >> 11) + 0.5) * 0x1p-53;
 }
 

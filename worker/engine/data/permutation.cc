@@ -1,27 +1,16 @@
 #include "worker/engine/data/permutation.h"
 
+#include "base/split_mix.h"
 #include "base/status.h"
 
 namespace octavo::engine {
-namespace {
-
-// SplitMix64's output function and increment (Steele, Lea and Flood 2014).
-constexpr uint64_t kGolden = 0x9E3779B97F4A7C15;
-
-uint64_t Mix(uint64_t z) {
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
-  return z ^ (z >> 31);
-}
-
-}  // namespace
 
 Permutation::Permutation(int64_t size, uint64_t seed, int64_t epoch)
     : size_(static_cast<uint64_t>(size)), half_bits_(1) {
   CHECK(size > 0);
   while ((uint64_t{1} << (2 * half_bits_)) < size_) ++half_bits_;
-  uint64_t state = Mix(Mix(seed + kGolden) ^ static_cast<uint64_t>(epoch));
-  for (uint64_t& key : keys_) key = Mix(state += kGolden);
+  uint64_t state = SplitMix(SplitMix(seed + kSplitMixIncrement) ^ static_cast<uint64_t>(epoch));
+  for (uint64_t& key : keys_) key = NextSplitMix(&state);
 }
 
 uint64_t Permutation::Encrypt(uint64_t value) const {
@@ -29,7 +18,7 @@ uint64_t Permutation::Encrypt(uint64_t value) const {
   uint64_t left = value >> half_bits_;
   uint64_t right = value & mask;
   for (const uint64_t key : keys_) {
-    const uint64_t next = left ^ (Mix(right ^ key) & mask);
+    const uint64_t next = left ^ (SplitMix(right ^ key) & mask);
     left = right;
     right = next;
   }
