@@ -50,7 +50,7 @@ class Bench {
     buffers_.push_back(*std::move(buffer));
     return reinterpret_cast<T*>(buffers_.back().data());
   }
-  bfloat16* Numbers(int64_t count) { return Put(testing::NormalBfloat16(count, 1)); }
+  bfloat16* Numbers(int64_t count) { return Put(testing_support::NormalBfloat16(count, 1)); }
 
   // `work`: operations or elements of one run.
   template <typename Operation>
@@ -86,7 +86,7 @@ void MeasureLinear(Bench* bench) {
                                .column_scale_inv = bench->Make<float>(TileScales(kWidth, kTokens)),
                                .nonfinite = bench->Put<uint32_t>({0})};
   const QuantizeBlocks blocks = {
-      .x = bench->Put(testing::Normal(kInner * kWidth, 2)),
+      .x = bench->Put(testing_support::Normal(kInner * kWidth, 2)),
       .rows = kInner,
       .columns = kWidth,
       .codes = bench->Make<uint8_t>(kInner * kWidth),

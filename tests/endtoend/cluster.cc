@@ -56,8 +56,6 @@ void Bound(grpc::ClientContext* context) {
 }  // namespace
 
 Cluster::Cluster() {
-  char name[] = "/tmp/octavo-endtoend-XXXXXX";
-  folder_ = mkdtemp(name);
   Write("model/config.json", kConfig);
   Write("sums.txt", SumsText());
 }
@@ -74,8 +72,6 @@ Cluster::~Cluster() {
       << "a trainer outlived its worker";
   for (const int trainer : Trainers()) kill(trainer, SIGKILL);
   if (::testing::Test::HasFailure()) PrintLogs();
-  std::error_code error;
-  fs::remove_all(folder_, error);
 }
 
 void Cluster::PrintLogs() const {
@@ -224,7 +220,9 @@ v1::Job Cluster::Await(const std::string& id, const std::function<bool(const v1:
   return job;
 }
 
-v1::Job Cluster::AwaitEnd(const std::string& id) { return Await(id, IsEnded); }
+v1::Job Cluster::AwaitEnd(const std::string& id) {
+  return Await(id, [](const v1::Job& job) { return IsTerminal(job.state()); });
+}
 
 std::map<int64_t, double> Cluster::Losses(const std::string& id) {
   v1::QueryMetricsRequest request;
@@ -245,7 +243,7 @@ void Cluster::AwaitStep(const std::string& id, int64_t step) {
                          [&] {
                            const std::map<int64_t, double> losses = Losses(id);
                            return (!losses.empty() && losses.rbegin()->first >= step) ||
-                                  IsEnded(Get(id));
+                                  IsTerminal(Get(id).state());
                          }))
       << "no metrics of step " << step;
 }

@@ -11,7 +11,9 @@
 #include "octavo/v1/log.grpc.pb.h"
 #include "octavo/v1/metric.grpc.pb.h"
 #include "octavo/v1/node.grpc.pb.h"
+#include "proto/support/job_state.h"
 #include "tests/endtoend/process.h"
+#include "tests/support/temporary_folder.h"
 
 namespace octavo::endtoend {
 
@@ -61,7 +63,8 @@ class Cluster {
   void PrintLogs() const;
   [[noreturn]] void Abandon(const std::string& why) const;
 
-  std::string folder_;
+  const testing_support::TemporaryFolder temporary_;
+  const std::string folder_ = temporary_.path();
   std::string address_;
   std::unique_ptr<Process> coordinator_;
   std::map<std::string, std::unique_ptr<Process>> workers_;
@@ -70,10 +73,5 @@ class Cluster {
   std::unique_ptr<v1::LogService::Stub> logs_;
   std::unique_ptr<v1::NodeService::Stub> nodes_;
 };
-
-inline bool IsEnded(const v1::Job& job) {
-  return job.state() == v1::JOB_STATE_SUCCEEDED || job.state() == v1::JOB_STATE_FAILED ||
-         job.state() == v1::JOB_STATE_CANCELLED;
-}
 
 }  // namespace octavo::endtoend

@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include "absl/time/clock.h"
+#include "base/split_mix.h"
 #include "tests/endtoend/cluster.h"
 
 namespace octavo::endtoend {
@@ -36,15 +37,12 @@ const Undisturbed& UndisturbedRun() {
   return run;
 }
 
-// Steps at which to strike, from the seed (SplitMix64).
+// Steps at which to strike, from the seed.
 class Moments {
  public:
   explicit Moments(uint64_t seed) : state_(seed) {}
   int64_t Next(int64_t low, int64_t high) {
-    uint64_t z = (state_ += 0x9E3779B97F4A7C15);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
-    return low + static_cast<int64_t>((z ^ (z >> 31)) % static_cast<uint64_t>(high - low));
+    return low + static_cast<int64_t>(NextSplitMix(&state_) % static_cast<uint64_t>(high - low));
   }
 
  private:
@@ -127,7 +125,8 @@ TEST_P(Killed, AWorkerThatSleepsThroughItsLeaseIsFenced) {
   cluster_.AwaitStep(id_, Moments(GetParam()).Next(20, kSteps / 2));
   cluster_.StartWorker({.id = "other"});
   cluster_.worker().Signal(SIGSTOP);
-  cluster_.Await(id_, [](const v1::Job& job) { return job.epoch() > 1 || IsEnded(job); });
+  cluster_.Await(id_,
+                 [](const v1::Job& job) { return job.epoch() > 1 || IsTerminal(job.state()); });
   cluster_.worker().Signal(SIGCONT);
   const v1::Job job = EndsAsIfUndisturbed();
   ASSERT_EQ(job.attempts_size(), 2);

@@ -13,14 +13,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
 #include "base/file.h"
 
 namespace octavo::endtoend {
 namespace {
-
-constexpr absl::Duration kBetweenLooks = absl::Milliseconds(5);
 
 [[noreturn]] void RunChild(const Process::Options& options, int parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // an aborted test leaves nothing behind either
@@ -45,18 +41,6 @@ constexpr absl::Duration kBetweenLooks = absl::Milliseconds(5);
 }
 
 }  // namespace
-
-bool Eventually(absl::Duration time_limit, const std::function<bool()>& condition) {
-  const absl::Time deadline = absl::Now() + time_limit;
-  absl::Mutex mutex;
-  bool never = false;
-  while (!condition()) {
-    if (absl::Now() > deadline) return false;
-    absl::MutexLock lock(&mutex);
-    mutex.AwaitWithTimeout(absl::Condition(&never), kBetweenLooks);
-  }
-  return true;
-}
 
 Process::Process(const Options& options) {
   const int parent = getpid();

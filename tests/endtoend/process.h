@@ -1,16 +1,15 @@
 // A program under test: killed and reaped whatever becomes of the test.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "absl/time/time.h"
+#include "tests/support/eventually.h"
 
 namespace octavo::endtoend {
 
-// Looks again and again until `condition` holds; false once `time_limit` has passed.
-bool Eventually(absl::Duration time_limit, const std::function<bool()>& condition);
+using testing_support::Eventually;
 
 class Process {
  public:

@@ -7,7 +7,7 @@
 
 #include "gtest/gtest.h"
 
-namespace octavo::testing {
+namespace octavo::testing_support {
 
 class BoundShare {
  public:
@@ -46,4 +46,4 @@ class BoundShare {
   double want_ = 0;
 };
 
-}  // namespace octavo::testing
+}  // namespace octavo::testing_support

@@ -7,7 +7,7 @@
 
 #include "kernels/backend.h"
 
-namespace octavo::testing {
+namespace octavo::testing_support {
 
 class CountingBackend final : public kernels::Backend {
  public:
@@ -82,4 +82,4 @@ class CountingBackend final : public kernels::Backend {
   int64_t allocations_ = 0;
 };
 
-}  // namespace octavo::testing
+}  // namespace octavo::testing_support

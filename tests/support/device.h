@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "kernels/backend.h"
 
-namespace octavo::testing {
+namespace octavo::testing_support {
 
 // The backend is "cpu" or what OCTAVO_TEST_BACKEND names.
 class Device {
@@ -78,4 +78,4 @@ class Device {
   std::vector<Array> arrays_;
 };
 
-}  // namespace octavo::testing
+}  // namespace octavo::testing_support

@@ -7,7 +7,7 @@
 
 #include "gtest/gtest.h"
 
-namespace octavo::testing {
+namespace octavo::testing_support {
 
 inline std::string GoldenFolder(const std::string& part) {
   const char* const root = std::getenv("OCTAVO_GOLDEN");
@@ -16,9 +16,9 @@ inline std::string GoldenFolder(const std::string& part) {
          "/" + part;
 }
 
-}  // namespace octavo::testing
+}  // namespace octavo::testing_support
 
 // Skips the running test where the golden folder `part` is absent.
-#define OCTAVO_SKIP_WITHOUT_GOLDEN(part)                               \
-  if (!std::filesystem::exists(::octavo::testing::GoldenFolder(part))) \
-  GTEST_SKIP() << "skipped: no golden folder at " << ::octavo::testing::GoldenFolder(part)
+#define OCTAVO_SKIP_WITHOUT_GOLDEN(part)                                       \
+  if (!std::filesystem::exists(::octavo::testing_support::GoldenFolder(part))) \
+  GTEST_SKIP() << "skipped: no golden folder at " << ::octavo::testing_support::GoldenFolder(part)

@@ -14,7 +14,7 @@
 #include "tests/support/reference_model.h"
 #include "worker/engine/model/transformer.h"
 
-namespace octavo::testing {
+namespace octavo::testing_support {
 
 using Document = std::vector<int32_t>;
 
@@ -171,4 +171,4 @@ inline double GlobalNorm(const ValueMap& gradients) {
   return std::sqrt(sum);
 }
 
-}  // namespace octavo::testing
+}  // namespace octavo::testing_support

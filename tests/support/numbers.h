@@ -5,17 +5,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/split_mix.h"
 #include "kernels/numerics/bfloat16.h"
 
-namespace octavo::testing {
-
-// SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014).
-inline uint64_t NextRandom(uint64_t* state) {
-  uint64_t z = *state += 0x9E3779B97F4A7C15u;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-  return z ^ (z >> 31);
-}
+namespace octavo::testing_support {
 
 // Close to normally distributed, with the given deviation: a sum of 12 uniform numbers has variance
 // 1, and sums of integers are the same everywhere.
@@ -25,7 +18,7 @@ inline std::vector<float> Normal(int64_t count, unsigned seed, float deviation =
   for (float& value : values) {
     int64_t sum = 0;
     for (int i = 0; i < 6; ++i) {
-      const uint64_t random = NextRandom(&state);
+      const uint64_t random = NextSplitMix(&state);
       sum += static_cast<int64_t>(random >> 32) + static_cast<int64_t>(random & 0xFFFFFFFFu);
     }
     value = static_cast<float>(std::ldexp(static_cast<double>(sum), -32) - 6) * deviation;
@@ -65,4 +58,4 @@ inline std::vector<uint16_t> Bits(const std::vector<kernels::bfloat16>& values) 
   return bits;
 }
 
-}  // namespace octavo::testing
+}  // namespace octavo::testing_support

@@ -12,7 +12,7 @@
 #include "worker/engine/batch.h"
 #include "worker/engine/model/config.h"
 
-namespace octavo::testing {
+namespace octavo::testing_support {
 
 using Values = std::vector<double>;
 using ValueMap = std::map<std::string, Values>;  // by Hugging Face's names
@@ -397,4 +397,4 @@ class ReferenceModel {
   ValueMap gradients_;
 };
 
-}  // namespace octavo::testing
+}  // namespace octavo::testing_support

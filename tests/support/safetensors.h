@@ -13,7 +13,7 @@
 
 #include "nlohmann/json.hpp"
 
-namespace octavo::testing {
+namespace octavo::testing_support {
 
 struct Tensor {
   std::string dtype;           // "F32", "BF16", "U8", ...
@@ -69,4 +69,4 @@ class Safetensors {
   std::map<std::string, std::string> metadata_;
 };
 
-}  // namespace octavo::testing
+}  // namespace octavo::testing_support

@@ -17,8 +17,8 @@
 #include "octavo/v1/node.grpc.pb.h"
 #include "octavo/v1/worker.grpc.pb.h"
 #include "server/rpc/coordinator.h"
-#include "tests/support/server_folder.h"
 #include "tests/support/server_jobs.h"
+#include "tests/support/temporary_folder.h"
 
 namespace octavo::testing_support {
 

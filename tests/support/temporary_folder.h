@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "gtest/gtest.h"
 
-namespace octavo::testing {
+namespace octavo::testing_support {
 
 class TemporaryFolder {
  public:
@@ -36,4 +36,4 @@ class TemporaryFolder {
   std::string path_;
 };
 
-}  // namespace octavo::testing
+}  // namespace octavo::testing_support

@@ -10,7 +10,7 @@
 #include "tests/support/temporary_folder.h"
 #include "worker/engine/engine.h"
 
-namespace octavo::testing {
+namespace octavo::testing_support {
 
 // Llama with grouped heads, untied; bytes are its tokens.
 inline constexpr char kTinyConfig[] = R"({
@@ -86,4 +86,4 @@ inline std::vector<engine::StepReport> RunSteps(engine::Engine* engine, int64_t 
   return reports;
 }
 
-}  // namespace octavo::testing
+}  // namespace octavo::testing_support

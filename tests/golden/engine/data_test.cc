@@ -20,7 +20,7 @@
 namespace octavo::engine {
 namespace {
 
-using ::octavo::testing::GoldenFolder;
+using ::octavo::testing_support::GoldenFolder;
 using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;

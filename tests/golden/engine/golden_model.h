@@ -10,7 +10,7 @@
 #include "tests/support/model_fixture.h"
 #include "tests/support/safetensors.h"
 
-namespace octavo::testing {
+namespace octavo::testing_support {
 
 inline Values Widen(const Tensor& tensor) {
   if (tensor.dtype == "F32") {
@@ -81,4 +81,4 @@ struct GoldenModel {
   engine::Batch batch;
 };
 
-}  // namespace octavo::testing
+}  // namespace octavo::testing_support

@@ -14,7 +14,7 @@ namespace octavo::engine {
 namespace {
 
 void ExpectEqualWeights(const Parameters& parameters, kernels::Backend* backend,
-                        const octavo::testing::Safetensors& golden) {
+                        const octavo::testing_support::Safetensors& golden) {
   for (const ParameterSpec& spec : parameters.layout().parameters) {
     std::vector<float> values(static_cast<size_t>(spec.count()));
     ASSERT_TRUE(
@@ -32,7 +32,7 @@ TEST(GoldenImport, FoldersOfEveryFamilyBecomeMasterWeights) {
   OCTAVO_SKIP_WITHOUT_GOLDEN("models");
   int compared = 0;
   for (const auto& entry :
-       std::filesystem::directory_iterator(octavo::testing::GoldenFolder("models"))) {
+       std::filesystem::directory_iterator(octavo::testing_support::GoldenFolder("models"))) {
     const std::string folder = entry.path();
     if (!std::filesystem::exists(folder + "/model.safetensors")) continue;
     SCOPED_TRACE(folder);
@@ -49,7 +49,7 @@ TEST(GoldenImport, FoldersOfEveryFamilyBecomeMasterWeights) {
     const absl::Status imported = ImportWeights(*tensors, parameters, backend.get(), &warnings);
     ASSERT_TRUE(imported.ok()) << imported;
     ExpectEqualWeights(parameters, backend.get(),
-                       octavo::testing::Safetensors(folder + "/model.safetensors"));
+                       octavo::testing_support::Safetensors(folder + "/model.safetensors"));
     ++compared;
   }
   EXPECT_GT(compared, 0);

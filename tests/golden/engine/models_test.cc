@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "tests/golden/engine/golden_model.h"
 
-namespace octavo::testing {
+namespace octavo::testing_support {
 namespace {
 
 using engine::RecipePlan;
@@ -179,4 +179,4 @@ TEST(GoldenPackedDocuments, AreIsolatedFromEachOther) {
 }
 
 }  // namespace
-}  // namespace octavo::testing
+}  // namespace octavo::testing_support

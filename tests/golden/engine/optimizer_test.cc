@@ -17,9 +17,9 @@
 namespace octavo::engine {
 namespace {
 
-using ::octavo::testing::GoldenFolder;
-using ::octavo::testing::Safetensors;
-using ::octavo::testing::Tensor;
+using ::octavo::testing_support::GoldenFolder;
+using ::octavo::testing_support::Safetensors;
+using ::octavo::testing_support::Tensor;
 
 nlohmann::json ReadJson(const std::string& name) {
   std::ifstream file(GoldenFolder("optimizer/" + name));

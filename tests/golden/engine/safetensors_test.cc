@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 using ::testing::Matcher;
 
 nlohmann::json ReadCases() {
-  std::ifstream file(octavo::testing::GoldenFolder("safetensors/cases.json"));
+  std::ifstream file(octavo::testing_support::GoldenFolder("safetensors/cases.json"));
   return nlohmann::json::parse(file);
 }
 
@@ -113,7 +113,7 @@ TEST(GoldenSafetensors, FilesLoadExactlyOrAreRefusedByName) {
   for (const auto& one : cases["files"]) {
     const std::string name = one["file"];
     SCOPED_TRACE(name);
-    const std::string path = octavo::testing::GoldenFolder("safetensors/" + name);
+    const std::string path = octavo::testing_support::GoldenFolder("safetensors/" + name);
     if (!std::filesystem::exists(path)) continue;
     ++compared;
     const absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(path);
@@ -145,7 +145,7 @@ TEST(GoldenSafetensors, ShardedFoldersLoadExactlyOrAreRefusedByName) {
   for (const auto& one : cases["folders"]) {
     const std::string name = one["folder"];
     SCOPED_TRACE(name);
-    const std::string path = octavo::testing::GoldenFolder("safetensors/" + name);
+    const std::string path = octavo::testing_support::GoldenFolder("safetensors/" + name);
     if (!std::filesystem::exists(path) || LinksWereLost(path)) continue;
     ++compared;
     const absl::StatusOr<SafetensorsFolder> folder = SafetensorsFolder::Open(path);
@@ -166,7 +166,8 @@ TEST(GoldenSafetensors, ShardedFoldersLoadExactlyOrAreRefusedByName) {
 }
 
 TEST(GoldenSafetensors, Fp8FoldersAreRefusedByTensorAndRemedy) {
-  const std::string path = octavo::testing::GoldenFolder("safetensors/fp8_block/f32_pow2_scales");
+  const std::string path =
+      octavo::testing_support::GoldenFolder("safetensors/fp8_block/f32_pow2_scales");
   if (!std::filesystem::exists(path)) GTEST_SKIP() << "skipped: no golden folder at " << path;
   const absl::StatusOr<SafetensorsFolder> folder = SafetensorsFolder::Open(path);
   ASSERT_TRUE(folder.ok()) << folder.status();

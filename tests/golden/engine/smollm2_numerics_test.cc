@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 #include "tests/golden/engine/golden_model.h"
 
-namespace octavo::testing {
+namespace octavo::testing_support {
 namespace {
 
 using engine::RecipePlan;
@@ -55,4 +55,4 @@ TEST(SmolLm2, Fp8LossAndGradientNormAreThoseOfTheEmulatedRecipe) {
 }
 
 }  // namespace
-}  // namespace octavo::testing
+}  // namespace octavo::testing_support

@@ -17,7 +17,7 @@
 namespace octavo::engine {
 namespace {
 
-using ::octavo::testing::GoldenFolder;
+using ::octavo::testing_support::GoldenFolder;
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 using Ids = std::vector<int32_t>;

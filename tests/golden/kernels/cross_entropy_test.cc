@@ -15,15 +15,15 @@ namespace octavo {
 namespace {
 
 using kernels::bfloat16;
-using testing::BoundShare;
-using testing::Device;
-using testing::Safetensors;
+using testing_support::BoundShare;
+using testing_support::Device;
+using testing_support::Safetensors;
 
 class CrossEntropyGolden : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     OCTAVO_SKIP_WITHOUT_GOLDEN("optimizer");
-    const Safetensors file(testing::GoldenFolder("optimizer/cross_entropy.safetensors"));
+    const Safetensors file(testing_support::GoldenFolder("optimizer/cross_entropy.safetensors"));
     const std::string name = GetParam();
     logits_ = file.at(name + "/logits").As<float>();
     for (const int64_t target : file.at(name + "/targets").As<int64_t>())
@@ -38,7 +38,7 @@ class CrossEntropyGolden : public ::testing::TestWithParam<const char*> {
     Device device;
     const auto tokens = static_cast<int64_t>(targets_.size());
     const auto count = static_cast<int64_t>(logits_.size());
-    bfloat16* const in_place = device.Put(testing::ToBfloat16(logits_));
+    bfloat16* const in_place = device.Put(testing_support::ToBfloat16(logits_));
     float* const loss = device.Make<float>(tokens);
     ASSERT_TRUE(device
                     ->Run(kernels::CrossEntropy{.logits = in_place,
@@ -50,7 +50,7 @@ class CrossEntropyGolden : public ::testing::TestWithParam<const char*> {
                                                 .gradient_scale = 1.0f})
                     .ok());
     got_loss_ = device.Get(loss, tokens);
-    got_gradient_ = testing::ToDouble(device.Get(in_place, count));
+    got_gradient_ = testing_support::ToDouble(device.Get(in_place, count));
   }
 
   // The largest move of a logit of `row` by its rounding to BF16.

@@ -21,9 +21,9 @@ using kernels::bfloat16;
 using kernels::Fp8Matrix;
 using kernels::Granularity;
 using kernels::ResultType;
-using testing::BoundShare;
-using testing::Device;
-using testing::Safetensors;
+using testing_support::BoundShare;
+using testing_support::Device;
+using testing_support::Safetensors;
 
 std::string ReadAll(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -33,7 +33,7 @@ std::string ReadAll(const std::string& path) {
 class Fp8Golden : public ::testing::Test {
  protected:
   void SetUp() override { OCTAVO_SKIP_WITHOUT_GOLDEN("fp8"); }
-  std::string Path(const std::string& file) { return testing::GoldenFolder("fp8/" + file); }
+  std::string Path(const std::string& file) { return testing_support::GoldenFolder("fp8/" + file); }
 };
 
 TEST_F(Fp8Golden, EveryBfloat16HasTheGoldenCode) {
@@ -125,7 +125,7 @@ class LinearGolden : public ::testing::TestWithParam<const char*> {
   void SetUp() override {
     OCTAVO_SKIP_WITHOUT_GOLDEN("fp8");
     file_ = std::make_unique<Safetensors>(
-        testing::GoldenFolder(std::string("fp8/linear_") + GetParam() + ".safetensors"));
+        testing_support::GoldenFolder(std::string("fp8/linear_") + GetParam() + ".safetensors"));
     tokens_ = file_->at("x").shape.at(0);
     inputs_ = file_->at("x").shape.at(1);
     outputs_ = file_->at("dy").shape.at(1);
@@ -240,11 +240,12 @@ TEST_P(LinearGolden, ForwardProductStaysWithinItsBound) {
                               .c_type = ResultType::kFloat32,
                               .accumulate = false};
   ASSERT_TRUE(device->Run(product).ok());
-  ExpectProduct("fprop", testing::ToDouble(device.Get(c, count)), inputs_, 0);
+  ExpectProduct("fprop", testing_support::ToDouble(device.Get(c, count)), inputs_, 0);
   product.c = rounded;
   product.c_type = ResultType::kBfloat16;
   ASSERT_TRUE(device->Run(product).ok());
-  ExpectProduct("fprop", testing::ToDouble(device.Get(rounded, count)), inputs_, std::ldexp(1, -8));
+  ExpectProduct("fprop", testing_support::ToDouble(device.Get(rounded, count)), inputs_,
+                std::ldexp(1, -8));
 }
 
 TEST_P(LinearGolden, InputGradientStaysWithinItsBound) {
@@ -278,7 +279,7 @@ TEST_P(LinearGolden, InputGradientStaysWithinItsBound) {
                                          .c_type = ResultType::kFloat32,
                                          .accumulate = false})
                   .ok());
-  ExpectProduct("dgrad", testing::ToDouble(device.Get(c, count)), outputs_, 0);
+  ExpectProduct("dgrad", testing_support::ToDouble(device.Get(c, count)), outputs_, 0);
 }
 
 TEST_P(LinearGolden, WeightGradientStaysWithinItsBound) {
@@ -293,7 +294,7 @@ TEST_P(LinearGolden, WeightGradientStaysWithinItsBound) {
                                          .c_type = ResultType::kFloat32,
                                          .accumulate = false})
                   .ok());
-  ExpectProduct("wgrad", testing::ToDouble(device.Get(c, count)), tokens_, 0);
+  ExpectProduct("wgrad", testing_support::ToDouble(device.Get(c, count)), tokens_, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Fp8, LinearGolden,

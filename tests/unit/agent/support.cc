@@ -1,8 +1,5 @@
 #include "tests/unit/agent/support.h"
 
-#include <unistd.h>
-
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -10,28 +7,6 @@
 #include "absl/strings/str_split.h"
 
 namespace octavo::agent {
-
-TemporaryFolder::TemporaryFolder() {
-  char name[] = "/tmp/octavo-test-XXXXXX";
-  path_ = mkdtemp(name);
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code error;
-  std::filesystem::remove_all(path_, error);
-}
-
-bool Eventually(const std::function<bool()>& condition) {
-  const absl::Time deadline = absl::Now() + absl::Seconds(20);
-  absl::Mutex mutex;
-  bool never = false;
-  while (!condition()) {
-    if (absl::Now() > deadline) return false;
-    absl::MutexLock lock(&mutex);
-    mutex.AwaitWithTimeout(absl::Condition(&never), absl::Milliseconds(10));
-  }
-  return true;
-}
 
 bool IsAlive(int process_id) {
   std::ifstream stat(absl::StrCat("/proc/", process_id, "/stat"));

@@ -1,4 +1,5 @@
-// What the agent's tests share: a clock, temporary folders, waiting, and a trainer that obeys.
+// What the agent's tests share: waiting, processes, a trainer that obeys and a sender that
+// remembers.
 #pragma once
 
 #include <functional>
@@ -6,25 +7,15 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
 #include "octavo/v1/worker.pb.h"
+#include "tests/support/eventually.h"
+#include "tests/support/temporary_folder.h"
 #include "worker/agent/fact.h"
 
 namespace octavo::agent {
 
-// A fresh folder, removed with the object.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
-// Polls the world outside of this process until `condition` or, after 20 s, gives up with false.
-bool Eventually(const std::function<bool()>& condition);
+using testing_support::Eventually;
+using testing_support::TemporaryFolder;
 
 // Whether the process exists and is no zombie.
 bool IsAlive(int process_id);

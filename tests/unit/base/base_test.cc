@@ -13,17 +13,13 @@
 #include "base/file.h"
 #include "base/reply.h"
 #include "base/status.h"
+#include "tests/support/temporary_folder.h"
 
 namespace octavo {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::string TemporaryFolder() {
-  std::string pattern = testing::TempDir() + "/octavo_base_XXXXXX";
-  CHECK(mkdtemp(pattern.data()) != nullptr);
-  return pattern;
-}
+using testing_support::TemporaryFolder;
 
 TEST(Reply, ADroppedReplyAnswersInternal) {
   std::optional<absl::StatusOr<int>> answer;
@@ -50,7 +46,8 @@ TEST(Annotate, KeepsTheCodeAndPutsTheContextFirst) {
 }
 
 TEST(WriteFileAtomically, ReplacesTheWholeFile) {
-  const std::string path = TemporaryFolder() + "/file";
+  const TemporaryFolder folder;
+  const std::string path = folder.At("file");
   ASSERT_TRUE(WriteFileAtomically(path, "a longer first version").ok());
   ASSERT_TRUE(WriteFileAtomically(path, "second").ok());
   EXPECT_EQ(*ReadFile(path, 100), "second");
@@ -58,8 +55,8 @@ TEST(WriteFileAtomically, ReplacesTheWholeFile) {
 
 // In a child, since the limit holds for the whole process.
 TEST(WriteFileAtomically, AFullDiskLeavesTheOldFileAndNothingElse) {
-  const std::string folder = TemporaryFolder();
-  const std::string path = folder + "/file";
+  const TemporaryFolder folder;
+  const std::string path = folder.At("file");
   ASSERT_TRUE(WriteFileAtomically(path, "old").ok());
   const pid_t child = fork();
   if (child == 0) {
@@ -72,7 +69,7 @@ TEST(WriteFileAtomically, AFullDiskLeavesTheOldFileAndNothingElse) {
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(WEXITSTATUS(status), 0);
   EXPECT_EQ(*ReadFile(path, 100), "old");
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
 }
 
 TEST(ReadFile, ErrorsNameThePath) {
@@ -82,17 +79,18 @@ TEST(ReadFile, ErrorsNameThePath) {
 }
 
 TEST(ReadFile, RefusesWhatIsAboveTheLimit) {
-  const std::string path = TemporaryFolder() + "/file";
+  const TemporaryFolder folder;
+  const std::string path = folder.At("file");
   ASSERT_TRUE(WriteFileAtomically(path, "12345").ok());
   EXPECT_TRUE(ReadFile(path, 5).ok());
   EXPECT_THAT(ReadFile(path, 4).status().message(), HasSubstr("limit of 4"));
 }
 
 TEST(MappedFile, AnEmptyFileIsEmptyAndAFolderIsRefused) {
-  const std::string folder = TemporaryFolder();
-  ASSERT_TRUE(WriteFileAtomically(folder + "/empty", "").ok());
-  EXPECT_EQ((*MappedFile::Open(folder + "/empty"))->data(), "");
-  EXPECT_FALSE(MappedFile::Open(folder).ok());
+  const TemporaryFolder folder;
+  ASSERT_TRUE(WriteFileAtomically(folder.At("empty"), "").ok());
+  EXPECT_EQ((*MappedFile::Open(folder.At("empty")))->data(), "");
+  EXPECT_FALSE(MappedFile::Open(folder.path()).ok());
 }
 
 TEST(Sha256, MatchesThePublishedExample) {  // FIPS 180-2, appendix B.1

@@ -14,7 +14,7 @@
 namespace octavo {
 namespace {
 
-using ::octavo::testing::TemporaryFolder;
+using ::octavo::testing_support::TemporaryFolder;
 using ::testing::HasSubstr;
 
 std::string MustRead(const std::string& path) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
@@ -12,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "client/exit_code.h"
 #include "proto/support/job_spec.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/unit/client/client_run.h"
 
 namespace octavo::client {
@@ -47,27 +47,15 @@ v1::Job Job(const std::string& id, v1::JobState state) {
 
 class CommandsTest : public testing::Test {
  protected:
-  void SetUp() override {
-    const std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
-    folder_ = std::filesystem::path(testing::TempDir() + "/octavo_commands_" + name)
-                  .lexically_normal()
-                  .string();
-    std::filesystem::create_directories(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::string WriteFile(const std::string& text) {
-    const std::string path = folder_ + "/job.yaml";
-    std::ofstream(path) << text;
-    return path;
-  }
+  std::string WriteFile(const std::string& text) { return temporary_.Write("job.yaml", text); }
 
   ClientRun Octavo(const std::vector<std::string>& arguments) {
     return RunOctavo(EnvironmentOf(&coordinator_), arguments);
   }
 
   FakeCoordinator coordinator_;
-  std::string folder_;
+  const testing_support::TemporaryFolder temporary_;
+  const std::string folder_ = temporary_.path();
 };
 
 TEST_F(CommandsTest, HelpListsEveryVerbAndExitCode) {

@@ -6,12 +6,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
 #include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/unit/client/client_run.h"
 
 namespace octavo::client {
@@ -21,17 +20,9 @@ using testing::HasSubstr;
 
 class ChooseServerTest : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = testing::TempDir() + "/octavo_connection_" +
-              testing::UnitTest::GetInstance()->current_test_info()->name();
-    std::filesystem::create_directories(folder_ + "/octavo");
-    variables_["XDG_CONFIG_HOME"] = folder_;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
+  void SetUp() override { variables_["XDG_CONFIG_HOME"] = folder_.path(); }
 
-  void WriteConfig(const std::string& text) {
-    std::ofstream(folder_ + "/octavo/config.yaml") << text;
-  }
+  void WriteConfig(const std::string& text) { folder_.Write("octavo/config.yaml", text); }
 
   absl::StatusOr<std::string> Choose(const std::string& flag) {
     return ChooseServer(flag, [this](const char* name) {
@@ -41,7 +32,7 @@ class ChooseServerTest : public testing::Test {
   }
 
   std::map<std::string, std::string> variables_;
-  std::string folder_;
+  testing_support::TemporaryFolder folder_;
 };
 
 TEST_F(ChooseServerTest, TheNearestSourceWins) {
@@ -55,9 +46,8 @@ TEST_F(ChooseServerTest, TheNearestSourceWins) {
 
 TEST_F(ChooseServerTest, TheHomeFolderIsUsedWithoutXdg) {
   variables_.erase("XDG_CONFIG_HOME");
-  variables_["HOME"] = folder_;
-  std::filesystem::create_directories(folder_ + "/.config/octavo");
-  std::ofstream(folder_ + "/.config/octavo/config.yaml") << "server: home:1\n";
+  variables_["HOME"] = folder_.path();
+  folder_.Write(".config/octavo/config.yaml", "server: home:1\n");
   EXPECT_EQ(*Choose(""), "home:1");
 }
 

@@ -12,8 +12,8 @@
 namespace octavo::kernels {
 namespace {
 
-using testing::BoundShare;
-using testing::Device;
+using testing_support::BoundShare;
+using testing_support::Device;
 
 struct State {
   std::vector<float> master;
@@ -23,8 +23,8 @@ struct State {
 };
 
 State Initial(int64_t count) {
-  State state = {testing::Normal(count, 1), testing::Normal(count, 2, 0.1f),
-                 testing::Normal(count, 3, 0.01f)};
+  State state = {testing_support::Normal(count, 1), testing_support::Normal(count, 2, 0.1f),
+                 testing_support::Normal(count, 3, 0.01f)};
   for (float& value : state.exp_avg_sq) value = std::fabs(value);
   return state;
 }
@@ -79,7 +79,7 @@ BoundShare Share(const State& before, const std::vector<float>& gradient, const 
 TEST(AdamW, EveryStateIsTheFormulaRoundedOnce) {
   for (const int64_t count : {1, 31, 33, 129, 5000}) {
     const State before = Initial(count);
-    const std::vector<float> gradient = testing::Normal(count, 4);
+    const std::vector<float> gradient = testing_support::Normal(count, 4);
     const State after = Apply(before, gradient, Settings());
     EXPECT_TRUE(Share(before, gradient, Settings(), after, 0.1).Holds("state"));
     EXPECT_GT(Share(before, gradient, Settings(), after, 0.0).largest(), 1);
@@ -95,7 +95,7 @@ TEST(AdamW, AZeroGradientAndZeroStateOnlyDecays) {
 
 TEST(AdamW, NaNStaysInItsElement) {
   const State before = Initial(40);
-  std::vector<float> gradient = testing::Normal(40, 4);
+  std::vector<float> gradient = testing_support::Normal(40, 4);
   const State clean = Apply(before, gradient, Settings());
   gradient[17] = std::numeric_limits<float>::quiet_NaN();
   const State after = Apply(before, gradient, Settings());
@@ -110,7 +110,7 @@ TEST(AdamW, NaNStaysInItsElement) {
 
 TEST(AdamW, NeitherThreadsNorTheProcessorVariantMoveAStateByMoreThanItsRounding) {
   const State before = Initial(10000);
-  const std::vector<float> gradient = testing::Normal(10000, 4);
+  const std::vector<float> gradient = testing_support::Normal(10000, 4);
   const State one = Apply(before, gradient, Settings(), 1);
   EXPECT_EQ(one, Apply(before, gradient, Settings(), 3));
   cpu::UseProcessor(cpu::Processor::kPortable);

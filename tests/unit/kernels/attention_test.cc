@@ -11,8 +11,8 @@
 namespace octavo::kernels {
 namespace {
 
-using testing::BoundShare;
-using testing::Device;
+using testing_support::BoundShare;
+using testing_support::Device;
 
 struct Case {
   int64_t tokens;
@@ -20,10 +20,10 @@ struct Case {
   int64_t kv_heads;
   int64_t head_dim;
   std::vector<int32_t> attend_from;
-  std::vector<bfloat16> q = testing::NormalBfloat16(tokens * heads * head_dim, 1, 1.5f);
-  std::vector<bfloat16> k = testing::NormalBfloat16(tokens * kv_heads * head_dim, 2, 1.5f);
-  std::vector<bfloat16> v = testing::NormalBfloat16(tokens * kv_heads * head_dim, 3);
-  std::vector<bfloat16> dout = testing::NormalBfloat16(tokens * heads * head_dim, 4);
+  std::vector<bfloat16> q = testing_support::NormalBfloat16(tokens * heads * head_dim, 1, 1.5f);
+  std::vector<bfloat16> k = testing_support::NormalBfloat16(tokens * kv_heads * head_dim, 2, 1.5f);
+  std::vector<bfloat16> v = testing_support::NormalBfloat16(tokens * kv_heads * head_dim, 3);
+  std::vector<bfloat16> dout = testing_support::NormalBfloat16(tokens * heads * head_dim, 4);
 
   float scale() const { return 1 / std::sqrt(static_cast<float>(head_dim)); }
   size_t query(int64_t token, int64_t head) const {
@@ -50,7 +50,8 @@ struct Inputs {
 };
 
 Inputs Widen(const Case& c) {
-  return {testing::ToDouble(c.q), testing::ToDouble(c.k), testing::ToDouble(c.v)};
+  return {testing_support::ToDouble(c.q), testing_support::ToDouble(c.k),
+          testing_support::ToDouble(c.v)};
 }
 
 // Probabilities of one query over the keys attend_from ... token; log_sum_exp if wanted.
@@ -218,7 +219,7 @@ double Bound(double exact, double magnitude) {
 BoundShare Share(const std::vector<bfloat16>& got, const std::vector<double>& exact,
                  const std::vector<double>& magnitude, double slip = 0) {
   BoundShare share;
-  const std::vector<double> wide = testing::ToDouble(got);
+  const std::vector<double> wide = testing_support::ToDouble(got);
   for (size_t i = 0; i < wide.size(); ++i)
     share.Add(wide[i], exact[i] + slip * magnitude[i], Bound(exact[i], magnitude[i]));
   return share;
@@ -242,7 +243,7 @@ TEST(AttentionBackward, TheReferenceAgreesWithDifferences) {
   const Case c = {
       .tokens = 7, .heads = 4, .kv_heads = 2, .head_dim = 4, .attend_from = Documents({2, 5})};
   const Inputs in = Widen(c);
-  const std::vector<double> dout = testing::ToDouble(c.dout);
+  const std::vector<double> dout = testing_support::ToDouble(c.dout);
   const Gradients g = Differentiate(c, in, Exact(c, in).out, dout);
   const auto loss = [&](const Inputs& at) {
     const std::vector<double> out = Exact(c, at).out;
@@ -268,8 +269,8 @@ TEST(AttentionBackward, StaysWithinItsBound) {
   for (const Case& c : Cases()) {
     const Outputs forward = RunForward(c);
     const BackwardOutputs got = RunBackward(c, forward);
-    const std::vector<double> out = testing::ToDouble(forward.out);
-    const std::vector<double> dout = testing::ToDouble(c.dout);
+    const std::vector<double> out = testing_support::ToDouble(forward.out);
+    const std::vector<double> dout = testing_support::ToDouble(c.dout);
     const Gradients want = Differentiate(c, Widen(c), out, dout);
     const Gradients size = Differentiate(c, Widen(c), out, dout, true);
     EXPECT_TRUE(Share(got.dq, want.dq, size.dq).Holds("dq"));
@@ -308,9 +309,9 @@ TEST(Attention, LongRowsOfOneTokenDocumentsCopyTheirValues) {
                   .head_dim = 32,
                   .attend_from = Documents(std::vector<int32_t>(192, 1))};
   const Outputs forward = RunForward(c);
-  EXPECT_EQ(testing::Bits(forward.out), testing::Bits(c.v));
+  EXPECT_EQ(testing_support::Bits(forward.out), testing_support::Bits(c.v));
   const BackwardOutputs backward = RunBackward(c, forward);
-  EXPECT_EQ(testing::Bits(backward.dv), testing::Bits(c.dout));
+  EXPECT_EQ(testing_support::Bits(backward.dv), testing_support::Bits(c.dout));
   for (const std::vector<bfloat16>* gradient : {&backward.dq, &backward.dk})
     for (const bfloat16 x : *gradient) EXPECT_NEAR(static_cast<double>(ToFloat(x)), 0.0, 1e-5);
 }
@@ -318,8 +319,8 @@ TEST(Attention, LongRowsOfOneTokenDocumentsCopyTheirValues) {
 TEST(Attention, LargeScoresDoNotOverflow) {
   Case c = {
       .tokens = 64, .heads = 1, .kv_heads = 1, .head_dim = 32, .attend_from = Documents({64})};
-  c.q = testing::NormalBfloat16(64 * 32, 1, 300.0f);
-  c.k = testing::NormalBfloat16(64 * 32, 2, 300.0f);
+  c.q = testing_support::NormalBfloat16(64 * 32, 1, 300.0f);
+  c.k = testing_support::NormalBfloat16(64 * 32, 2, 300.0f);
   const Outputs forward = RunForward(c);
   for (const bfloat16 x : forward.out) ASSERT_TRUE(std::isfinite(ToFloat(x)));
   const BackwardOutputs backward = RunBackward(c, forward);
@@ -335,18 +336,18 @@ TEST(Attention, ThreadsDoNotChangeTheBits) {
                   .attend_from = Documents({50, 100})};
   const Outputs one = RunForward(c, 1);
   const Outputs three = RunForward(c, 3);
-  EXPECT_EQ(testing::Bits(one.out), testing::Bits(three.out));
+  EXPECT_EQ(testing_support::Bits(one.out), testing_support::Bits(three.out));
   EXPECT_EQ(one.log_sum_exp, three.log_sum_exp);
   const BackwardOutputs backward_one = RunBackward(c, one, 1);
   const BackwardOutputs backward_three = RunBackward(c, one, 3);
-  EXPECT_EQ(testing::Bits(backward_one.dq), testing::Bits(backward_three.dq));
-  EXPECT_EQ(testing::Bits(backward_one.dk), testing::Bits(backward_three.dk));
-  EXPECT_EQ(testing::Bits(backward_one.dv), testing::Bits(backward_three.dv));
+  EXPECT_EQ(testing_support::Bits(backward_one.dq), testing_support::Bits(backward_three.dq));
+  EXPECT_EQ(testing_support::Bits(backward_one.dk), testing_support::Bits(backward_three.dk));
+  EXPECT_EQ(testing_support::Bits(backward_one.dv), testing_support::Bits(backward_three.dv));
 }
 
 TEST(Attention, NamesASpanThatLooksAhead) {
   Device device;
-  const auto x = testing::NormalBfloat16(2 * 32, 1);
+  const auto x = testing_support::NormalBfloat16(2 * 32, 1);
   AttentionForward op = {.q = device.Put(x),
                          .k = device.Put(x),
                          .v = device.Put(x),

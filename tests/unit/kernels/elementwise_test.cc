@@ -12,8 +12,8 @@
 namespace octavo::kernels {
 namespace {
 
-using testing::BoundShare;
-using testing::Device;
+using testing_support::BoundShare;
+using testing_support::Device;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
@@ -24,18 +24,18 @@ double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 TEST(Add, RoundsTheFloat32SumOnceAndMayWriteOverAnOperand) {
   for (const int64_t count : kSizes) {
     Device device;
-    const std::vector<bfloat16> a = testing::NormalBfloat16(count, 1);
-    const std::vector<bfloat16> b = testing::NormalBfloat16(count, 2, 100.0f);
+    const std::vector<bfloat16> a = testing_support::NormalBfloat16(count, 1);
+    const std::vector<bfloat16> b = testing_support::NormalBfloat16(count, 2, 100.0f);
     bfloat16* const y = device.Put(a);
     ASSERT_TRUE(device->Run(Add{.a = y, .b = device.Put(b), .y = y, .count = count}).ok());
     std::vector<bfloat16> want;
     for (size_t i = 0; i < a.size(); ++i) want.push_back(ToBfloat16(ToFloat(a[i]) + ToFloat(b[i])));
-    EXPECT_EQ(testing::Bits(device.Get(y, count)), testing::Bits(want));
+    EXPECT_EQ(testing_support::Bits(device.Get(y, count)), testing_support::Bits(want));
   }
 }
 
 TEST(CastToBfloat16, RoundsAsTheScalarRuleIncludingExtremes) {
-  std::vector<float> x = testing::Normal(133, 1, 1e20f);
+  std::vector<float> x = testing_support::Normal(133, 1, 1e20f);
   for (const float extreme : {0.0f, -0.0f, 1e-45f, 3.4e38f, kInfinity, -kInfinity, kNaN, -kNaN})
     x.push_back(extreme);
   std::vector<bfloat16> want;
@@ -46,7 +46,7 @@ TEST(CastToBfloat16, RoundsAsTheScalarRuleIncludingExtremes) {
     const auto count = static_cast<int64_t>(x.size());
     bfloat16* const y = device.Make<bfloat16>(count);
     ASSERT_TRUE(device->Run(CastToBfloat16{.x = device.Put(x), .y = y, .count = count}).ok());
-    EXPECT_EQ(testing::Bits(device.Get(y, count)), testing::Bits(want));
+    EXPECT_EQ(testing_support::Bits(device.Get(y, count)), testing_support::Bits(want));
   }
 }
 
@@ -67,7 +67,7 @@ std::vector<double> RunSwiglu(const std::vector<bfloat16>& gate, const std::vect
                   ->Run(SwigluForward{
                       .gate = device.Put(gate), .up = device.Put(up), .y = y, .count = count})
                   .ok());
-  return testing::ToDouble(device.Get(y, count));
+  return testing_support::ToDouble(device.Get(y, count));
 }
 
 // Two roundings to BF16 of a half unit each, and the error of the exponential.
@@ -77,16 +77,16 @@ double SwigluBound(double exact) {
 
 TEST(SwigluForward, StaysWithinTwoRoundings) {
   for (const int64_t count : kSizes) {
-    const auto gate = testing::NormalBfloat16(count, 1, 10.0f);
-    const auto up = testing::NormalBfloat16(count, 2);
+    const auto gate = testing_support::NormalBfloat16(count, 1, 10.0f);
+    const auto up = testing_support::NormalBfloat16(count, 2);
     const std::vector<double> got = RunSwiglu(gate, up);
     BoundShare share;
     BoundShare without_sigmoid;
     for (size_t i = 0; i < got.size(); ++i) {
-      const double g = testing::ToDouble(gate)[i];
-      const double want = g * Sigmoid(g) * testing::ToDouble(up)[i];
+      const double g = testing_support::ToDouble(gate)[i];
+      const double want = g * Sigmoid(g) * testing_support::ToDouble(up)[i];
       share.Add(got[i], want, SwigluBound(want));
-      without_sigmoid.Add(got[i], g * testing::ToDouble(up)[i], SwigluBound(want));
+      without_sigmoid.Add(got[i], g * testing_support::ToDouble(up)[i], SwigluBound(want));
       if (i > 300) break;
     }
     EXPECT_TRUE(share.Holds("y"));
@@ -97,8 +97,8 @@ TEST(SwigluForward, StaysWithinTwoRoundings) {
 }
 
 TEST(SwigluForward, ExtremesSaturateAndNaNSpreads) {
-  const auto gate = testing::ToBfloat16({200.0f, -200.0f, 0.0f, kNaN, -88.0f, 3e38f});
-  const auto up = testing::ToBfloat16({2.0f, 2.0f, 5.0f, 1.0f, 1.0f, 1.0f});
+  const auto gate = testing_support::ToBfloat16({200.0f, -200.0f, 0.0f, kNaN, -88.0f, 3e38f});
+  const auto up = testing_support::ToBfloat16({2.0f, 2.0f, 5.0f, 1.0f, 1.0f, 1.0f});
   const std::vector<double> y = RunSwiglu(gate, up);
   EXPECT_EQ(y[0], 400.0);
   EXPECT_EQ(y[1], 0.0);
@@ -129,9 +129,9 @@ TEST(SwigluBackward, TheReferenceAgreesWithDifferences) {
 TEST(SwigluBackward, StaysWithinItsBoundAndMayWriteOverItsInputs) {
   for (const int64_t count : kSizes) {
     Device device;
-    const auto dy = testing::NormalBfloat16(count, 1);
-    const auto gate = testing::NormalBfloat16(count, 2, 4.0f);
-    const auto up = testing::NormalBfloat16(count, 3);
+    const auto dy = testing_support::NormalBfloat16(count, 1);
+    const auto gate = testing_support::NormalBfloat16(count, 2, 4.0f);
+    const auto up = testing_support::NormalBfloat16(count, 3);
     bfloat16* const dgate = device.Put(gate);
     bfloat16* const dup = device.Put(up);
     ASSERT_TRUE(device
@@ -142,8 +142,8 @@ TEST(SwigluBackward, StaysWithinItsBoundAndMayWriteOverItsInputs) {
                                          .dup = dup,
                                          .count = count})
                     .ok());
-    const auto got_gate = testing::ToDouble(device.Get(dgate, count));
-    const auto got_up = testing::ToDouble(device.Get(dup, count));
+    const auto got_gate = testing_support::ToDouble(device.Get(dgate, count));
+    const auto got_up = testing_support::ToDouble(device.Get(dup, count));
     BoundShare gate_share;
     BoundShare up_share;
     BoundShare wrong;
@@ -169,7 +169,7 @@ TEST(ColumnSum, AddsEveryRowInFloat32) {
   for (const int64_t columns : {1, 31, 33, 64, 129}) {
     for (const int64_t rows : {1, 127, 128, 300}) {
       Device device;
-      const auto x = testing::NormalBfloat16(rows * columns, 1);
+      const auto x = testing_support::NormalBfloat16(rows * columns, 1);
       float* const out = device.Put(std::vector<float>(static_cast<size_t>(columns), 2.0f));
       ASSERT_TRUE(
           device->Run(ColumnSum{.x = device.Put(x), .out = out, .rows = rows, .columns = columns})
@@ -206,7 +206,7 @@ double RunSumOfSquares(const std::vector<float>& x, double initial = 0, int thre
 
 TEST(SumOfSquares, AddsInFloat64ToWhatIsThere) {
   for (const int64_t count : {int64_t{1}, int64_t{17}, int64_t{65537}, int64_t{200000}}) {
-    const std::vector<float> x = testing::Normal(count, 1);
+    const std::vector<float> x = testing_support::Normal(count, 1);
     double want = 5;
     for (const float value : x) want += static_cast<double>(value) * static_cast<double>(value);
     EXPECT_NEAR(RunSumOfSquares(x, 5), want, want * 1e-11);
@@ -220,7 +220,7 @@ TEST(SumOfSquares, IsNotFiniteForNaNAndInfinity) {
 }
 
 TEST(SumOfSquares, ThreadsDoNotChangeTheBits) {
-  const std::vector<float> x = testing::Normal(300000, 1);
+  const std::vector<float> x = testing_support::Normal(300000, 1);
   EXPECT_EQ(RunSumOfSquares(x, 0, 1), RunSumOfSquares(x, 0, 3));
 }
 

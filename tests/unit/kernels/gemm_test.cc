@@ -17,9 +17,9 @@
 namespace octavo::kernels {
 namespace {
 
-using testing::BoundShare;
-using testing::Device;
 using ::testing::HasSubstr;
+using testing_support::BoundShare;
+using testing_support::Device;
 
 // [rows, k], K-major, in float64.
 struct Operand {
@@ -85,7 +85,7 @@ Fp8Operand RandomFp8(int64_t rows, int64_t k, Granularity granularity, unsigned 
   for (int64_t line = 0; line < (tiles ? rows : TileCount(rows)); ++line)
     for (int64_t tile = 0; tile < TileCount(k); ++tile)
       result.scale_inv.push_back(PowerOfTwo(exponent(line, tile)));
-  const std::vector<float> numbers = testing::Normal(rows * k, seed, 60.0f);
+  const std::vector<float> numbers = testing_support::Normal(rows * k, seed, 60.0f);
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t c = 0; c < k; ++c) {
       const uint8_t code = FloatToE4m3(numbers[static_cast<size_t>(row * k + c)]);
@@ -120,12 +120,12 @@ std::vector<double> RunFp8(const Fp8Operand& a, const Fp8Operand& b, ResultType 
     auto* const c = device.Make<float>(count);
     op.c = c;
     EXPECT_TRUE(device->Run(op).ok());
-    return testing::ToDouble(device.Get(c, count));
+    return testing_support::ToDouble(device.Get(c, count));
   }
   auto* const c = device.Make<bfloat16>(count);
   op.c = c;
   EXPECT_TRUE(device->Run(op).ok());
-  return testing::ToDouble(device.Get(c, count));
+  return testing_support::ToDouble(device.Get(c, count));
 }
 
 int Mild(int64_t line, int64_t tile) { return static_cast<int>((line * 7 + tile * 3) % 9) - 4; }
@@ -170,11 +170,11 @@ TEST_P(ExtremeScales, StayWithinTheBound) {
   const auto of_b = [high = high](int64_t line, int64_t) { return line % 2 == 0 ? high : 0; };
   const Fp8Operand a = RandomFp8(4, 200, Granularity::kTile1x128, 1, of_a);
   const Fp8Operand b = RandomFp8(200, 200, Granularity::kBlock128x128, 2, of_b);
-  const std::vector<bfloat16> bias = testing::NormalBfloat16(200, 3);
+  const std::vector<bfloat16> bias = testing_support::NormalBfloat16(200, 3);
   for (const ResultType type : {ResultType::kFloat32, ResultType::kBfloat16}) {
     EXPECT_TRUE(Share(a.value, b.value, RunFp8(a, b, type), type).Holds("plain"));
     EXPECT_TRUE(Share(a.value, b.value, RunFp8(a, b, type, bias), type,
-                      {.bias = testing::ToDouble(bias), .initial = {}})
+                      {.bias = testing_support::ToDouble(bias), .initial = {}})
                     .Holds("bias"));
   }
 }
@@ -187,9 +187,9 @@ INSTANTIATE_TEST_SUITE_P(Exponents, ExtremeScales,
 TEST(GemmFp8, BiasIsAddedBeforeRounding) {
   const Fp8Operand a = RandomFp8(33, 129, Granularity::kTile1x128, 1, Mild);
   const Fp8Operand b = RandomFp8(31, 129, Granularity::kBlock128x128, 2, Mild);
-  const std::vector<bfloat16> bias = testing::NormalBfloat16(31, 3, 1e5f);
+  const std::vector<bfloat16> bias = testing_support::NormalBfloat16(31, 3, 1e5f);
   const std::vector<double> got = RunFp8(a, b, ResultType::kBfloat16, bias);
-  const Addends addends = {.bias = testing::ToDouble(bias), .initial = {}};
+  const Addends addends = {.bias = testing_support::ToDouble(bias), .initial = {}};
   EXPECT_TRUE(Share(a.value, b.value, got, ResultType::kBfloat16, addends).Holds("bias"));
   EXPECT_GT(Share(a.value, b.value, got, ResultType::kBfloat16).largest(), 1);
 }
@@ -209,7 +209,7 @@ TEST(GemmFp8, AccumulatesInFloat32) {
   Device device;
   const Fp8Operand a = RandomFp8(65, 200, Granularity::kTile1x128, 1, Mild);
   const Fp8Operand b = RandomFp8(70, 200, Granularity::kTile1x128, 2, Mild);
-  const std::vector<float> initial = testing::Normal(65 * 70, 3, 1e4f);
+  const std::vector<float> initial = testing_support::Normal(65 * 70, 3, 1e4f);
   float* const c = device.Put(initial);
   ASSERT_TRUE(device
                   ->Run(GemmFp8{.a = Put(&device, a),
@@ -219,8 +219,8 @@ TEST(GemmFp8, AccumulatesInFloat32) {
                                 .c_type = ResultType::kFloat32,
                                 .accumulate = true})
                   .ok());
-  const Addends addends = {.bias = {}, .initial = testing::ToDouble(initial)};
-  EXPECT_TRUE(Share(a.value, b.value, testing::ToDouble(device.Get(c, 65 * 70)),
+  const Addends addends = {.bias = {}, .initial = testing_support::ToDouble(initial)};
+  EXPECT_TRUE(Share(a.value, b.value, testing_support::ToDouble(device.Get(c, 65 * 70)),
                     ResultType::kFloat32, addends)
                   .Holds("accumulate"));
 }
@@ -241,8 +241,9 @@ TEST(GemmFp8, AccumulatesWhereSomeRowsLeaveTheNormalRange) {
                                   .c_type = ResultType::kFloat32,
                                   .accumulate = true})
                     .ok());
-    EXPECT_TRUE(Share(a.value, b.value, testing::ToDouble(device.Get(c, 63)), ResultType::kFloat32,
-                      {.bias = {}, .initial = testing::ToDouble(initial)})
+    EXPECT_TRUE(Share(a.value, b.value, testing_support::ToDouble(device.Get(c, 63)),
+                      ResultType::kFloat32,
+                      {.bias = {}, .initial = testing_support::ToDouble(initial)})
                     .Holds("accumulate"));
   }
 }
@@ -317,13 +318,13 @@ std::vector<bfloat16> Transposed(const std::vector<bfloat16>& x, int64_t rows, i
 // Runs every layout and result type through `run`.
 void ExpectEveryLayout(const std::function<absl::Status(const GemmBf16&)>& run, int64_t m,
                        int64_t n, int64_t k) {
-  const std::vector<bfloat16> a = testing::NormalBfloat16(m * k, 1);
-  const std::vector<bfloat16> b = testing::NormalBfloat16(n * k, 2);
-  const std::vector<bfloat16> bias = testing::NormalBfloat16(n, 3);
+  const std::vector<bfloat16> a = testing_support::NormalBfloat16(m * k, 1);
+  const std::vector<bfloat16> b = testing_support::NormalBfloat16(n * k, 2);
+  const std::vector<bfloat16> bias = testing_support::NormalBfloat16(n, 3);
   const std::vector<bfloat16> a_turned = Transposed(a, m, k);
   const std::vector<bfloat16> b_turned = Transposed(b, n, k);
-  const Operand a_wide = {.x = testing::ToDouble(a), .rows = m, .k = k};
-  const Operand b_wide = {.x = testing::ToDouble(b), .rows = n, .k = k};
+  const Operand a_wide = {.x = testing_support::ToDouble(a), .rows = m, .k = k};
+  const Operand b_wide = {.x = testing_support::ToDouble(b), .rows = n, .k = k};
   for (const Layout a_layout : {Layout::kNormal, Layout::kTransposed}) {
     for (const Layout b_layout : {Layout::kNormal, Layout::kTransposed}) {
       std::vector<float> wide(static_cast<size_t>(m * n), 7.0f);
@@ -340,7 +341,7 @@ void ExpectEveryLayout(const std::function<absl::Status(const GemmBf16&)>& run, 
                      .c_type = ResultType::kFloat32,
                      .accumulate = true};
       ASSERT_TRUE(run(op).ok());
-      EXPECT_TRUE(Share(a_wide, b_wide, testing::ToDouble(wide), op.c_type,
+      EXPECT_TRUE(Share(a_wide, b_wide, testing_support::ToDouble(wide), op.c_type,
                         {.bias = {}, .initial = std::vector<double>(wide.size(), 7.0)})
                       .Holds("accumulate"));
       op.c = narrow.data();
@@ -348,8 +349,8 @@ void ExpectEveryLayout(const std::function<absl::Status(const GemmBf16&)>& run, 
       op.accumulate = false;
       op.bias = bias.data();
       ASSERT_TRUE(run(op).ok());
-      EXPECT_TRUE(Share(a_wide, b_wide, testing::ToDouble(narrow), op.c_type,
-                        {.bias = testing::ToDouble(bias), .initial = {}})
+      EXPECT_TRUE(Share(a_wide, b_wide, testing_support::ToDouble(narrow), op.c_type,
+                        {.bias = testing_support::ToDouble(bias), .initial = {}})
                       .Holds("bias"));
     }
   }

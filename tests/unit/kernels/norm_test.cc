@@ -11,8 +11,8 @@
 namespace octavo::kernels {
 namespace {
 
-using testing::BoundShare;
-using testing::Device;
+using testing_support::BoundShare;
+using testing_support::Device;
 using Row = std::vector<double>;
 
 constexpr double kEpsilon = 1e-5;
@@ -62,9 +62,9 @@ Row RowOf(const std::vector<double>& x, int64_t row, int64_t columns) {
 struct Case {
   int64_t rows = 5;
   int64_t columns;
-  std::vector<bfloat16> x = testing::NormalBfloat16(rows * columns, 1, 3.0f);
-  std::vector<bfloat16> weight = testing::NormalBfloat16(columns, 2);
-  std::vector<bfloat16> dy = testing::NormalBfloat16(rows * columns, 3);
+  std::vector<bfloat16> x = testing_support::NormalBfloat16(rows * columns, 1, 3.0f);
+  std::vector<bfloat16> weight = testing_support::NormalBfloat16(columns, 2);
+  std::vector<bfloat16> dy = testing_support::NormalBfloat16(rows * columns, 3);
 };
 
 struct ForwardResult {
@@ -82,15 +82,15 @@ ForwardResult RunForward(const Case& c) {
                              .columns = c.columns,
                              .epsilon = static_cast<float>(kEpsilon)};
   EXPECT_TRUE(device->Run(op).ok());
-  return {testing::ToDouble(device.Get(op.y, c.rows * c.columns)),
+  return {testing_support::ToDouble(device.Get(op.y, c.rows * c.columns)),
           device.Get(op.inverse_rms, c.rows)};
 }
 
 BoundShare ForwardShare(const Case& c, const ForwardResult& result, double slip = 0) {
   BoundShare share;
-  const Row weight = testing::ToDouble(c.weight);
+  const Row weight = testing_support::ToDouble(c.weight);
   for (int64_t row = 0; row < c.rows; ++row) {
-    const Row want = Normalise(RowOf(testing::ToDouble(c.x), row, c.columns), weight);
+    const Row want = Normalise(RowOf(testing_support::ToDouble(c.x), row, c.columns), weight);
     const double relative =
         2 * std::ldexp(1, -8) + static_cast<double>(c.columns) * std::ldexp(1, -24);
     for (int64_t i = 0; i < c.columns; ++i) {
@@ -109,7 +109,7 @@ TEST(RmsNormForward, StaysWithinItsBoundForEveryWidth) {
     EXPECT_TRUE(ForwardShare(c, result).Holds("y"));
     EXPECT_GT(ForwardShare(c, result, 0.02).largest(), 1);
     for (int64_t row = 0; row < c.rows; ++row) {
-      const double want = InverseRms(RowOf(testing::ToDouble(c.x), row, columns));
+      const double want = InverseRms(RowOf(testing_support::ToDouble(c.x), row, columns));
       EXPECT_NEAR(static_cast<double>(result.inverse_rms[static_cast<size_t>(row)]), want,
                   want * (static_cast<double>(columns) + 4) * std::ldexp(1, -24));
     }
@@ -138,14 +138,14 @@ TEST(RmsNormForward, MayWriteOverItsInputAndLeaveOutTheInverse) {
                                        .columns = c.columns,
                                        .epsilon = static_cast<float>(kEpsilon)})
                   .ok());
-  EXPECT_EQ(testing::ToDouble(device.Get(x, c.rows * c.columns)), RunForward(c).y);
+  EXPECT_EQ(testing_support::ToDouble(device.Get(x, c.rows * c.columns)), RunForward(c).y);
 }
 
 TEST(RmsNormBackward, TheReferenceAgreesWithDifferences) {
   const Case c = {.rows = 1, .columns = 33};
-  const Row weight = testing::ToDouble(c.weight);
-  const Row dy = testing::ToDouble(c.dy);
-  Row x = testing::ToDouble(c.x);
+  const Row weight = testing_support::ToDouble(c.weight);
+  const Row dy = testing_support::ToDouble(c.dy);
+  Row x = testing_support::ToDouble(c.x);
   const Gradients gradients = Differentiate(dy, x, weight);
   const auto loss = [&](const Row& at, const Row& with) {
     double sum = 0;
@@ -187,13 +187,13 @@ BackwardResult RunBackward(const Case& c, bool add, int threads = 2) {
       .rows = c.rows,
       .columns = c.columns};
   EXPECT_TRUE(device->Run(op).ok());
-  return {testing::ToDouble(device.Get(dx, count)), device.Get(op.dweight, c.columns)};
+  return {testing_support::ToDouble(device.Get(dx, count)), device.Get(op.dweight, c.columns)};
 }
 
 TEST(RmsNormBackward, StaysWithinItsBoundWithAndWithoutTheResidual) {
   for (const int64_t columns : kSizes) {
     const Case c = {.rows = 130, .columns = columns};
-    const Row weight = testing::ToDouble(c.weight);
+    const Row weight = testing_support::ToDouble(c.weight);
     for (const bool add : {false, true}) {
       const BackwardResult result = RunBackward(c, add);
       BoundShare dx_share;
@@ -201,9 +201,9 @@ TEST(RmsNormBackward, StaysWithinItsBoundWithAndWithoutTheResidual) {
       Row dweight(static_cast<size_t>(columns), 1.0);
       Row dweight_magnitude(static_cast<size_t>(columns), 1.0);
       for (int64_t row = 0; row < c.rows; ++row) {
-        const Row dy = RowOf(testing::ToDouble(c.dy), row, columns);
+        const Row dy = RowOf(testing_support::ToDouble(c.dy), row, columns);
         const Gradients want =
-            Differentiate(dy, RowOf(testing::ToDouble(c.x), row, columns), weight);
+            Differentiate(dy, RowOf(testing_support::ToDouble(c.x), row, columns), weight);
         for (size_t i = 0; i < dy.size(); ++i) {
           const double exact = want.dx[i] + (add ? dy[i] : 0);
           const double magnitude = want.dx_magnitude[i] + (add ? std::fabs(dy[i]) : 0);

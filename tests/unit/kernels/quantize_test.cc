@@ -15,7 +15,7 @@
 namespace octavo::kernels {
 namespace {
 
-using testing::Device;
+using testing_support::Device;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
@@ -40,7 +40,7 @@ struct Matrix {
       for (int64_t r = 0; r < rows; ++r) result.x.push_back(at(r, c));
     return result;
   }
-  std::vector<bfloat16> Rounded() const { return testing::ToBfloat16(x); }
+  std::vector<bfloat16> Rounded() const { return testing_support::ToBfloat16(x); }
 };
 
 // The rule by trying exponents from above, in float64.
@@ -132,7 +132,7 @@ BlocksResult RunBlocks(const Matrix& m) {
 
 // BF16 numbers whose size changes by 2^20 along rows and columns, with extremes strewn in.
 Matrix Spread(int64_t rows, int64_t columns, unsigned seed) {
-  Matrix m = {.x = testing::Normal(rows * columns, seed), .rows = rows, .columns = columns};
+  Matrix m = {.x = testing_support::Normal(rows * columns, seed), .rows = rows, .columns = columns};
   const std::vector<float> extremes = {0.0f, -0.0f, 1e-40f, -3e-39f, 448.0f, 449.0f, 3e38f, 1e-30f};
   for (size_t i = 0; i < m.x.size(); ++i) {
     m.x[i] = std::ldexp(m.x[i], static_cast<int>(i % 41) - 20);

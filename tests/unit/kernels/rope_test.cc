@@ -10,8 +10,8 @@
 namespace octavo::kernels {
 namespace {
 
-using testing::BoundShare;
-using testing::Device;
+using testing_support::BoundShare;
+using testing_support::Device;
 
 constexpr int64_t kPositions = 50;
 
@@ -56,8 +56,8 @@ BoundShare Share(const std::vector<bfloat16>& x, const std::vector<int32_t>& pos
                  int64_t heads, int64_t head_dim, const std::vector<bfloat16>& got, double turn) {
   const int64_t half = head_dim / 2;
   const Table table = MakeTable(half);
-  const std::vector<double> in = testing::ToDouble(x);
-  const std::vector<double> out = testing::ToDouble(got);
+  const std::vector<double> in = testing_support::ToDouble(x);
+  const std::vector<double> out = testing_support::ToDouble(got);
   BoundShare share;
   for (size_t t = 0; t < positions.size(); ++t) {
     for (int64_t head = 0; head < heads; ++head) {
@@ -82,7 +82,7 @@ BoundShare Share(const std::vector<bfloat16>& x, const std::vector<int32_t>& pos
 TEST(Rope, RotatesPairsHalfAHeadApartByTheTokensPosition) {
   const std::vector<int32_t> positions = {0, 1, 2, 0, 49, 7};
   for (const int64_t head_dim : {2, 30, 32, 64, 66, 128}) {
-    const auto x = testing::NormalBfloat16(6 * 3 * head_dim, 1);
+    const auto x = testing_support::NormalBfloat16(6 * 3 * head_dim, 1);
     const auto turned = Rotate(x, positions, 3, head_dim, false);
     const auto back = Rotate(x, positions, 3, head_dim, true);
     EXPECT_TRUE(Share(x, positions, 3, head_dim, turned, 1).Holds("forward"));
@@ -92,8 +92,8 @@ TEST(Rope, RotatesPairsHalfAHeadApartByTheTokensPosition) {
 }
 
 TEST(Rope, PositionZeroChangesNothing) {
-  const auto x = testing::NormalBfloat16(2 * 64, 1);
-  EXPECT_EQ(testing::Bits(Rotate(x, {0, 0}, 1, 64, false)), testing::Bits(x));
+  const auto x = testing_support::NormalBfloat16(2 * 64, 1);
+  EXPECT_EQ(testing_support::Bits(Rotate(x, {0, 0}, 1, 64, false)), testing_support::Bits(x));
 }
 
 TEST(Rope, RefusesAnOddHead) {

@@ -12,13 +12,13 @@
 namespace octavo::kernels {
 namespace {
 
-using testing::BoundShare;
-using testing::Device;
 using ::testing::Each;
+using testing_support::BoundShare;
+using testing_support::Device;
 
 TEST(EmbeddingForward, CopiesTheRowOfEachToken) {
   Device device;
-  const auto table = testing::NormalBfloat16(7 * 33, 1);
+  const auto table = testing_support::NormalBfloat16(7 * 33, 1);
   const std::vector<int32_t> ids = {6, 0, 3, 3};
   bfloat16* const y = device.Make<bfloat16>(4 * 33);
   ASSERT_TRUE(device
@@ -31,15 +31,15 @@ TEST(EmbeddingForward, CopiesTheRowOfEachToken) {
   std::vector<bfloat16> want;
   for (const int32_t id : ids)
     want.insert(want.end(), table.begin() + id * 33, table.begin() + (id + 1) * 33);
-  EXPECT_EQ(testing::Bits(device.Get(y, 4 * 33)), testing::Bits(want));
+  EXPECT_EQ(testing_support::Bits(device.Get(y, 4 * 33)), testing_support::Bits(want));
 }
 
 TEST(EmbeddingBackward, AddsTokensOfOneIdInOrder) {
   for (const int64_t columns : {1, 33, 129}) {
     Device device(3);
     const std::vector<int32_t> ids = {2, 0, 2, 2, 4, 0};
-    const auto dy = testing::NormalBfloat16(6 * columns, 1);
-    std::vector<float> want = testing::Normal(5 * columns, 2);
+    const auto dy = testing_support::NormalBfloat16(6 * columns, 1);
+    std::vector<float> want = testing_support::Normal(5 * columns, 2);
     float* const dtable = device.Put(want);
     ASSERT_TRUE(device
                     ->Run(EmbeddingBackward{.dy = device.Put(dy),
@@ -61,7 +61,7 @@ TEST(EmbeddingBackward, AddsTokensOfOneIdInOrder) {
 TEST(EmbeddingBackward, NamesAnIdBeyondTheVocabulary) {
   Device device;
   EXPECT_EQ(device
-                ->Run(EmbeddingBackward{.dy = device.Put(testing::NormalBfloat16(2, 1)),
+                ->Run(EmbeddingBackward{.dy = device.Put(testing_support::NormalBfloat16(2, 1)),
                                         .ids = device.Put<int32_t>({0, 5}),
                                         .dtable = device.Make<float>(5),
                                         .tokens = 2,
@@ -130,11 +130,11 @@ TEST(CrossEntropy, LossAndGradientStayWithinTheirBounds) {
     for (const float deviation : {1.0f, 30.0f}) {
       const auto tokens = size_t{3};
       const auto logits =
-          testing::NormalBfloat16(static_cast<int64_t>(tokens * vocabulary), 1, deviation);
+          testing_support::NormalBfloat16(static_cast<int64_t>(tokens * vocabulary), 1, deviation);
       const std::vector<int32_t> targets = {0, static_cast<int32_t>(vocabulary) - 1,
                                             static_cast<int32_t>(vocabulary / 2)};
       const Loss got = Compute(logits, targets, kScale);
-      const std::vector<double> wide = testing::ToDouble(logits);
+      const std::vector<double> wide = testing_support::ToDouble(logits);
       BoundShare loss_share;
       BoundShare gradient_share;
       BoundShare unscaled;
@@ -162,36 +162,37 @@ TEST(CrossEntropy, LossAndGradientStayWithinTheirBounds) {
 }
 
 TEST(CrossEntropy, MaskedTokensHaveNoLossAndNoGradient) {
-  auto logits = testing::NormalBfloat16(2 * 40, 1);
+  auto logits = testing_support::NormalBfloat16(2 * 40, 1);
   logits[3] = ToBfloat16(std::numeric_limits<float>::quiet_NaN());
   const Loss got = Compute(logits, {-100, 5}, 1.0f);
   EXPECT_EQ(got.loss[0], 0.0f);
   EXPECT_GT(got.loss[1], 0.0f);
-  const std::vector<uint16_t> bits = testing::Bits(got.logits);
+  const std::vector<uint16_t> bits = testing_support::Bits(got.logits);
   EXPECT_THAT(std::vector<uint16_t>(bits.begin(), bits.begin() + 40), Each(0));
 }
 
 TEST(CrossEntropy, WithoutGradientTheLogitsStay) {
-  const auto logits = testing::NormalBfloat16(2 * 40, 1);
-  EXPECT_EQ(testing::Bits(Compute(logits, {1, 2}, 1.0f, false).logits), testing::Bits(logits));
+  const auto logits = testing_support::NormalBfloat16(2 * 40, 1);
+  EXPECT_EQ(testing_support::Bits(Compute(logits, {1, 2}, 1.0f, false).logits),
+            testing_support::Bits(logits));
 }
 
 TEST(CrossEntropy, ANearCertainTargetKeepsASmallLoss) {
-  const Loss got = Compute(testing::ToBfloat16({100.0f, 90.0f, 80.0f}), {0}, 1.0f);
+  const Loss got = Compute(testing_support::ToBfloat16({100.0f, 90.0f, 80.0f}), {0}, 1.0f);
   EXPECT_NEAR(static_cast<double>(got.loss[0]), std::log1p(std::exp(-10.0) + std::exp(-20.0)),
               1e-7);
 }
 
 TEST(CrossEntropy, NaNInALogitMakesTheLossNaN) {
   const Loss got =
-      Compute(testing::ToBfloat16({1, std::numeric_limits<float>::quiet_NaN()}), {0}, 1.0f);
+      Compute(testing_support::ToBfloat16({1, std::numeric_limits<float>::quiet_NaN()}), {0}, 1.0f);
   EXPECT_TRUE(std::isnan(got.loss[0]));
 }
 
 TEST(CrossEntropy, NamesATargetBeyondTheVocabulary) {
   Device device;
   EXPECT_EQ(device
-                ->Run(CrossEntropy{.logits = device.Put(testing::NormalBfloat16(4, 1)),
+                ->Run(CrossEntropy{.logits = device.Put(testing_support::NormalBfloat16(4, 1)),
                                    .targets = device.Put<int32_t>({1, 2}),
                                    .loss = device.Make<float>(2),
                                    .tokens = 2,

@@ -5,7 +5,7 @@
 
 #include <fstream>
 
-#include "tests/support/server_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace octavo::config {
 namespace {

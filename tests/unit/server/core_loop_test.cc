@@ -5,8 +5,8 @@
 
 #include "absl/synchronization/notification.h"
 #include "proto/support/job_spec.h"
-#include "tests/support/server_folder.h"
 #include "tests/support/server_jobs.h"
+#include "tests/support/temporary_folder.h"
 
 namespace octavo::rpc {
 namespace {

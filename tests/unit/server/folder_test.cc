@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
-#include "tests/support/server_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace octavo::storage {
 namespace {

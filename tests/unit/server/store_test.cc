@@ -13,8 +13,8 @@
 #include "absl/strings/str_cat.h"
 #include "server/storage/schema.h"
 #include "tests/support/durable_map.h"
-#include "tests/support/server_folder.h"
 #include "tests/support/server_jobs.h"
+#include "tests/support/temporary_folder.h"
 
 namespace octavo::storage {
 namespace {

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "proto/support/job_spec.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/unit/trainer/fake_agent.h"
 
 namespace octavo::trainer {
@@ -86,8 +87,6 @@ class CountingEngine final : public engine::Engine {
 class RunTest : public ::testing::Test {
  protected:
   RunTest() {
-    char name[] = "/tmp/octavo-run-XXXXXX";
-    folder_ = mkdtemp(name);
     agent_ = std::make_unique<FakeAgent>(folder_ + "/agent.sock");
     v1::JobSpec* spec = agent_->assignment.mutable_spec();
     spec->set_name("a-job");
@@ -104,11 +103,6 @@ class RunTest : public ::testing::Test {
     agent_->assignment.mutable_lease()->set_job_id("job-a");
     agent_->assignment.mutable_lease()->set_epoch(3);
   }
-  ~RunTest() override {
-    agent_.reset();
-    fs::remove_all(folder_);
-  }
-
   End Execute() {
     script_.stop = &stop_;
     AgentLink link(agent_->address(), absl::Seconds(20));
@@ -146,7 +140,8 @@ class RunTest : public ::testing::Test {
   }
 
   SystemClock clock_;
-  std::string folder_;
+  const testing_support::TemporaryFolder temporary_;
+  const std::string folder_ = temporary_.path();
   std::unique_ptr<FakeAgent> agent_;
   Script script_;
   std::atomic<bool> stop_{false};

@@ -15,7 +15,7 @@
 namespace octavo::engine {
 namespace {
 
-using ::octavo::testing::TemporaryFolder;
+using ::octavo::testing_support::TemporaryFolder;
 
 std::vector<std::string> NamesIn(const std::string& folder) {
   std::vector<std::string> names;

@@ -8,7 +8,7 @@
 namespace octavo::engine {
 namespace {
 
-using ::octavo::testing::TemporaryFolder;
+using ::octavo::testing_support::TemporaryFolder;
 using ::testing::HasSubstr;
 
 TensorToWrite Filled(const std::string& name, TensorType type, std::vector<int64_t> shape,

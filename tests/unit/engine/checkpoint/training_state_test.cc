@@ -21,7 +21,7 @@
 namespace octavo::engine {
 namespace {
 
-using ::octavo::testing::TemporaryFolder;
+using ::octavo::testing_support::TemporaryFolder;
 using ::testing::HasSubstr;
 
 constexpr ModelShape kShape = {.vocabulary = 64,

@@ -15,7 +15,7 @@
 namespace octavo::engine {
 namespace {
 
-using ::octavo::testing::TemporaryFolder;
+using ::octavo::testing_support::TemporaryFolder;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 

@@ -12,7 +12,7 @@
 namespace octavo::engine {
 namespace {
 
-using ::octavo::testing::TemporaryFolder;
+using ::octavo::testing_support::TemporaryFolder;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;

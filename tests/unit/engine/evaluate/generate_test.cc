@@ -88,7 +88,7 @@ class ExactMatch : public ::testing::Test {
     EXPECT_TRUE(absl::IsInvalidArgument(set.status())) << set.status();
     return std::string(set.status().message());
   }
-  octavo::testing::TemporaryFolder root_;
+  octavo::testing_support::TemporaryFolder root_;
   EvaluationPlan plan_;
   std::unique_ptr<Tokenizer> tokenizer_ = MakeByteTokenizer();
 };

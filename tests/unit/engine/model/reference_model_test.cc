@@ -4,7 +4,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/model_fixture.h"
 
-namespace octavo::testing {
+namespace octavo::testing_support {
 namespace {
 
 // Everything at once: biases, norms of q and k, grouped heads, scaled rotary angles, a window, a
@@ -54,4 +54,4 @@ TEST(ReferenceModel, GradientsEqualCentralDifferences) {
 }
 
 }  // namespace
-}  // namespace octavo::testing
+}  // namespace octavo::testing_support

@@ -11,16 +11,16 @@
 namespace octavo::engine {
 namespace {
 
-using testing::Document;
 using ::testing::HasSubstr;
-using testing::Model;
-using testing::Pack;
-using testing::RandomDocument;
-using testing::RandomWeights;
-using testing::ReferenceModel;
-using testing::RelativeError;
-using testing::ValueMap;
-using testing::Values;
+using testing_support::Document;
+using testing_support::Model;
+using testing_support::Pack;
+using testing_support::RandomDocument;
+using testing_support::RandomWeights;
+using testing_support::ReferenceModel;
+using testing_support::RelativeError;
+using testing_support::ValueMap;
+using testing_support::Values;
 
 constexpr RecipePlan::Precision kFp8 = RecipePlan::Precision::kFp8;
 constexpr RecipePlan::Precision kBf16 = RecipePlan::Precision::kBf16;
@@ -220,7 +220,7 @@ TEST(Transformer, ABatchWithoutTargetsAddsNothing) {
   const LossSum loss = model.Train(batch);
   EXPECT_EQ(loss.sum, 0);
   EXPECT_EQ(loss.tokens, 0);
-  EXPECT_EQ(testing::GlobalNorm(model.Gradients()), 0);
+  EXPECT_EQ(testing_support::GlobalNorm(model.Gradients()), 0);
   EXPECT_EQ(model.Evaluate(batch, kFp8).sum, 0);
 }
 
@@ -448,8 +448,9 @@ TEST(PlanMemory, CountsWhatARunAllocates) {
   };
   for (const MemoryCase& test : cases) {
     config.shape.qk_norm = test.qk_norm;
-    auto counting = std::make_unique<testing::CountingBackend>(*kernels::OpenBackend("cpu", {}));
-    testing::CountingBackend* const backend = counting.get();
+    auto counting =
+        std::make_unique<testing_support::CountingBackend>(*kernels::OpenBackend("cpu", {}));
+    testing_support::CountingBackend* const backend = counting.get();
     Model model({.config = config, .recipe = test.recipe, .max_tokens = 400},
                 RandomWeights(config.shape, 7), std::move(counting));
     RunShape run = {.micro_batch = 4, .sequence = 100, .fp8 = test.recipe.precision == kFp8};

@@ -10,8 +10,8 @@
 namespace octavo::engine {
 namespace {
 
-using ::octavo::testing::RunSteps;
-using ::octavo::testing::TinyRun;
+using ::octavo::testing_support::RunSteps;
+using ::octavo::testing_support::TinyRun;
 using ::testing::HasSubstr;
 
 std::string PrepareMessage(TinyRun* run, absl::StatusCode code) {
@@ -160,7 +160,7 @@ TEST(Engine, RefusesRowsLongerThanTheModelsPositions) {
 
 TEST(Engine, RefusesATokenizerThatTheEmbeddingCannotHold) {
   TinyRun run;
-  std::string config = octavo::testing::kTinyConfig;
+  std::string config = octavo::testing_support::kTinyConfig;
   config.replace(config.find("260"), 3, "256");
   run.folder.Write("model/config.json", config);
   EXPECT_THAT(PrepareMessage(&run, absl::StatusCode::kInvalidArgument), HasSubstr("257"));

@@ -6,7 +6,7 @@
 namespace octavo::engine {
 namespace {
 
-using ::octavo::testing::TinyRun;
+using ::octavo::testing_support::TinyRun;
 using ::testing::ElementsAre;
 using ::testing::Field;
 using ::testing::HasSubstr;

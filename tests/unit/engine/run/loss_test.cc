@@ -6,8 +6,8 @@
 namespace octavo::engine {
 namespace {
 
-using ::octavo::testing::Document;
-using ::octavo::testing::RandomDocument;
+using ::octavo::testing_support::Document;
+using ::octavo::testing_support::RandomDocument;
 
 constexpr int64_t kSequence = 24;
 

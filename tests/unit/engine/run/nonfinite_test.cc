@@ -10,7 +10,7 @@
 namespace octavo::engine {
 namespace {
 
-using ::octavo::testing::RandomDocument;
+using ::octavo::testing_support::RandomDocument;
 using ::testing::HasSubstr;
 
 // The first update throws the weights far beyond what BF16 activations can hold.
@@ -48,7 +48,7 @@ TEST(NonfiniteSteps, EndTheRunAfterTenInARow) {
 }
 
 TEST(NonfiniteWeights, AreNeverPublished) {
-  octavo::testing::TemporaryFolder root;
+  octavo::testing_support::TemporaryFolder root;
   TestRun run = ExplodedRun(1e39);
   run.Step();
   const absl::StatusOr<std::string> saved = run.run->SaveCheckpoint(root.At("checkpoint"));

@@ -8,8 +8,8 @@
 namespace octavo::engine {
 namespace {
 
-using ::octavo::testing::RunSteps;
-using ::octavo::testing::TinyRun;
+using ::octavo::testing_support::RunSteps;
+using ::octavo::testing_support::TinyRun;
 using ::testing::HasSubstr;
 
 class Resume : public ::testing::TestWithParam<int64_t> {};  // gradient accumulation
@@ -129,14 +129,14 @@ TEST_F(ChangedRun, ABatchIsNamed) {
 }
 
 TEST_F(ChangedRun, OneByteOfTheDataIsNoticed) {
-  std::string text = octavo::testing::TinyText(200);
+  std::string text = octavo::testing_support::TinyText(200);
   text[100] ^= 1;
   run_.folder.Write("train.txt", text);
   EXPECT_THAT(ResumeMessage(absl::StatusCode::kFailedPrecondition), HasSubstr("data"));
 }
 
 TEST_F(ChangedRun, AModelConfigIsNamed) {
-  std::string config = octavo::testing::kTinyConfig;
+  std::string config = octavo::testing_support::kTinyConfig;
   config.replace(config.find("10000.0"), 7, "20000.0");
   run_.folder.Write("model/config.json", config);
   EXPECT_THAT(ResumeMessage(absl::StatusCode::kFailedPrecondition),
@@ -144,7 +144,7 @@ TEST_F(ChangedRun, AModelConfigIsNamed) {
 }
 
 TEST_F(ChangedRun, DataElsewhereIsTheSameRun) {
-  run_.plan.data.files = {run_.folder.Write("moved.txt", octavo::testing::TinyText(200))};
+  run_.plan.data.files = {run_.folder.Write("moved.txt", octavo::testing_support::TinyText(200))};
   const auto resumed = run_.Prepare(run_.folder.At("checkpoint"));
   EXPECT_TRUE(resumed.ok()) << resumed.status();
 }

@@ -18,7 +18,7 @@ namespace octavo::engine {
 // Training rows in the order given, again and again; no held-out rows unless given.
 class FixedCorpus final : public Corpus {
  public:
-  using Rows = std::vector<std::vector<octavo::testing::Document>>;
+  using Rows = std::vector<std::vector<octavo::testing_support::Document>>;
 
   using Taken = std::vector<std::pair<int64_t, int64_t>>;
 
@@ -35,11 +35,11 @@ class FixedCorpus final : public Corpus {
     for (int64_t i = first_sample; i < first_sample + rows; ++i) {
       chosen.push_back(rows_[static_cast<size_t>(i) % rows_.size()]);
     }
-    return octavo::testing::Pack(chosen);
+    return octavo::testing_support::Pack(chosen);
   }
   Batch HoldoutBatch(int64_t first_row, int64_t rows) const override {
     const auto first = holdout_.begin() + first_row;
-    return octavo::testing::Pack(
+    return octavo::testing_support::Pack(
         Rows(first, first + std::min<int64_t>(rows, holdout_.end() - first)));
   }
 
