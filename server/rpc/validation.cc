@@ -14,9 +14,24 @@ namespace {
 // A call must be answered before its deadline, not at it.
 constexpr absl::Duration kAnswerMargin = absl::Milliseconds(500);
 
-void AddViolations(const std::vector<v1::Violation>& violations,
-                   v1::ValidateJobResponse* response) {
-  for (const v1::Violation& violation : violations) *response->add_violations() = violation;
+// The worker checks the fields as well: what is known already is not said twice.
+template <typename Violations>
+void AddViolations(const Violations& violations, v1::ValidateJobResponse* response) {
+  for (const v1::Violation& violation : violations) {
+    const bool known = std::any_of(response->violations().begin(), response->violations().end(),
+                                   [&](const v1::Violation& other) {
+                                     return other.field() == violation.field() &&
+                                            other.message() == violation.message();
+                                   });
+    if (!known) *response->add_violations() = violation;
+  }
+}
+
+// A spec that is too large, or has not one stage, has nothing that could be looked at.
+bool CanBeInspected(const v1::ValidateJobResponse& response) {
+  return response.spec().stages_size() == 1 &&
+         std::none_of(response.violations().begin(), response.violations().end(),
+                      [](const v1::Violation& violation) { return violation.field().empty(); });
 }
 
 // A connected worker with an open session and a device of the kind, one without work before others;
@@ -37,27 +52,30 @@ std::string ChooseInspector(const CoreLoop::Context& context, const std::string&
 
 // Takes what the worker found; the fleet is checked with its plan, which knows the model.
 void AddReport(const v1::ReportInspectionRequest& report, v1::ValidateJobResponse* response) {
-  for (const v1::Violation& violation : report.violations())
-    *response->add_violations() = violation;
+  AddViolations(report.violations(), response);
   for (const std::string& warning : report.warnings()) response->add_warnings(warning);
   if (report.has_plan()) *response->mutable_plan() = report.plan();
 }
 
-void CheckMemory(const std::vector<v1::Worker>& workers, int64_t planned_here,
-                 v1::ValidateJobResponse* response) {
-  int64_t bytes = response->spec().resources().memory_bytes();
-  if (bytes == 0) bytes = response->has_plan() ? response->plan().total_bytes() : planned_here;
-  AddViolations(CheckFleet(response->spec(), bytes, workers), response);
-}
-
 struct Validation {
   v1::ValidateJobResponse response;
+  bool fields_are_right = false;  // as far as no file is opened; else there is no plan
   int64_t planned_here = 0;
   absl::Duration deadline;
   Reply<v1::ValidateJobResponse> reply;
 };
 
-// Runs on the loop's thread once the fields are known to be right.
+void CheckMemory(const std::vector<v1::Worker>& workers, Validation* validation) {
+  if (!validation->fields_are_right) return;
+  v1::ValidateJobResponse& response = validation->response;
+  int64_t bytes = response.spec().resources().memory_bytes();
+  if (bytes == 0) {
+    bytes = response.has_plan() ? response.plan().total_bytes() : validation->planned_here;
+  }
+  AddViolations(CheckFleet(response.spec(), bytes, workers), &response);
+}
+
+// Runs on the loop's thread.
 void Inspect(CoreLoop::Context& context, Validation validation) {
   v1::ValidateJobResponse& response = validation.response;
   std::vector<v1::Worker> workers = context.core.ListWorkers();
@@ -65,7 +83,7 @@ void Inspect(CoreLoop::Context& context, Validation validation) {
   if (inspector.empty()) {
     response.add_warnings("the inputs were not inspected: no worker with a " +
                           response.spec().resources().device_kind() + " device is connected");
-    CheckMemory(workers, validation.planned_here, &response);
+    CheckMemory(workers, &validation);
     return validation.reply.Finish(std::move(response));
   }
   const v1::WorkerIdentity worker = *context.sessions.Find(inspector);
@@ -80,7 +98,7 @@ void Inspect(CoreLoop::Context& context, Validation validation) {
       validation.response.add_warnings(absl::StrCat("the inputs were not inspected by worker ",
                                                     inspector, ": ", report.status().message()));
     }
-    CheckMemory(workers, validation.planned_here, &validation.response);
+    CheckMemory(workers, &validation);
     validation.reply.Finish(std::move(validation.response));
   });
   const std::string id = context.inspections.Begin(deadline, std::move(waiting));
@@ -102,21 +120,21 @@ void Validate(Shell& shell, const v1::JobSpec& spec, absl::Duration deadline,
                            .reply = std::move(reply)};
   *validation.response.mutable_spec() = spec;
   AddViolations(CompleteSpec(validation.response.mutable_spec()), &validation.response);
-  if (validation.response.violations_size() > 0) {
+  if (!CanBeInspected(validation.response)) {
     return validation.reply.Finish(std::move(validation.response));
   }
+  validation.fields_are_right = validation.response.violations().empty();
   shell.pool->Post([loop = shell.loop, validation = std::move(validation)](
                        absl::StatusOr<storage::StoreReader*> reader) mutable {
     if (!reader.ok()) return validation.reply.Finish(reader.status());
-    validation.planned_here = PlanJobMemory(validation.response.spec());
+    if (validation.fields_are_right) {
+      validation.planned_here = PlanJobMemory(validation.response.spec());
+    }
     loop->PostRead(
         [validation = std::move(validation)](absl::StatusOr<CoreLoop::Context*> context) mutable {
           if (!context.ok()) return validation.reply.Finish(context.status());
           AddViolations(CheckBaseline(validation.response.spec(), (*context)->core),
                         &validation.response);
-          if (validation.response.violations_size() > 0) {
-            return validation.reply.Finish(std::move(validation.response));
-          }
           Inspect(**context, std::move(validation));
         });
   });

@@ -286,6 +286,37 @@ TEST(ValidateJob, AsksAConnectedWorkerAndAddsWhatItFound) {
   EXPECT_EQ(response.plan().total_bytes(), int64_t{3} << 30);
 }
 
+TEST(ValidateJob, HasTheInputsInspectedInSpiteOfWrongFieldsAndSaysNothingTwice) {
+  TestCoordinator octavod;
+  ScriptedWorker worker(*octavod.stubs);
+  ASSERT_TRUE(worker.Register().ok());
+  worker.Beat();
+  v1::JobSpec spec = SomeSpec();
+  spec.set_priority(5000);
+  const v1::ValidateJobResponse alone = [&] {
+    TestCoordinator without_worker;
+    return Validate(without_worker, spec);
+  }();
+  ASSERT_EQ(alone.violations_size(), 1);
+  std::thread inspector([&] {
+    const v1::SessionResponse message = worker.Read();
+    ASSERT_EQ(message.inspections_size(), 1);
+    v1::ReportInspectionRequest report;
+    *report.mutable_worker() = worker.identity;
+    report.set_inspection_id(message.inspections(0).inspection_id());
+    *report.add_violations() = alone.violations(0);  // a worker checks the fields as well
+    report.add_violations()->set_field("stages[0].data.files[0]");
+    CallContext context;
+    v1::ReportInspectionResponse response;
+    EXPECT_TRUE(octavod->workers->ReportInspection(&context, report, &response).ok());
+  });
+  const v1::ValidateJobResponse response = Validate(octavod, spec);
+  inspector.join();
+  ASSERT_EQ(response.violations_size(), 2);
+  EXPECT_EQ(response.violations(0).field(), "priority");
+  EXPECT_EQ(response.violations(1).field(), "stages[0].data.files[0]");
+}
+
 TEST(ValidateJob, WarnsWhenTheWorkerDoesNotReportInTime) {
   CoordinatorOptions options;
   options.limits.inspection_timeout = absl::Milliseconds(20);
