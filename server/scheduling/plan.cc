@@ -15,8 +15,8 @@ namespace {
 struct Pool {
   std::set<std::tuple<int64_t, std::string, int32_t>> free;  // memory, worker, index
   int64_t largest_bytes = 0;                                 // free or not
-  std::map<int64_t, std::string>
-      reasons;  // by need: formatting one per job would dominate a plan of thousands
+  // By need: formatting one per job would dominate a plan of thousands.
+  std::map<int64_t, std::string> reasons;
 };
 
 std::map<std::string, Pool> PoolDevices(const std::vector<DeviceState>& devices) {

@@ -12,8 +12,8 @@
 namespace octavo::engine {
 
 struct WeightsCheck {
-  std::vector<std::string>
-      problems;  // tensors that are missing, unexpected, mis-shaped, of a type not read
+  // Tensors that are missing, unexpected, mis-shaped, of a type not read.
+  std::vector<std::string> problems;
   std::vector<std::string> warnings;
 };
 

@@ -8,6 +8,7 @@
 #include "worker/engine/data/utf8.h"
 
 namespace octavo::engine {
+
 ByteLevelTokenizer::ByteLevelTokenizer(ByteLevelParts parts) : parts_(std::move(parts)) {
   std::vector<AddedToken> raw;
   std::vector<AddedToken> normalized;
