@@ -23,7 +23,16 @@ std::string MustRead(const std::string& path) {
   return text.ok() ? *text : "";
 }
 
-TEST(ArithmeticExample, DocumentsAreSumsWithReversedDigits) {
+// Digits [first, first + count) of a document, lowest first, as a number.
+int NumberIn(const std::string& document, size_t first, size_t count) {
+  std::string digits = document.substr(first, count);
+  std::reverse(digits.begin(), digits.end());
+  int number = -1;
+  EXPECT_TRUE(absl::SimpleAtoi(digits, &number)) << document;
+  return number;
+}
+
+TEST(ArithmeticExample, DocumentsAreSumsLowestDigitFirst) {
   const TemporaryFolder folder;
   ASSERT_TRUE(WriteArithmeticExample(folder.path(), {.train_documents = 500, .heldout = 5}).ok());
   std::vector<std::string> documents = absl::StrSplit(MustRead(folder.At("train.txt")), '\n');
@@ -32,13 +41,8 @@ TEST(ArithmeticExample, DocumentsAreSumsWithReversedDigits) {
   ASSERT_EQ(documents.size(), 500u);
   for (const std::string& document : documents) {
     ASSERT_EQ(document.size(), 12u) << document;
-    int left = 0, right = 0, sum = 0;
-    ASSERT_TRUE(absl::SimpleAtoi(document.substr(0, 3), &left)) << document;
-    ASSERT_TRUE(absl::SimpleAtoi(document.substr(4, 3), &right)) << document;
-    std::string digits = document.substr(8);
-    std::reverse(digits.begin(), digits.end());
-    ASSERT_TRUE(absl::SimpleAtoi(digits, &sum)) << document;
-    EXPECT_EQ(left + right, sum) << document;
+    EXPECT_EQ(NumberIn(document, 0, 3) + NumberIn(document, 4, 3), NumberIn(document, 8, 4))
+        << document;
     EXPECT_EQ(std::string({document[3], document[7]}), "+=");
   }
 }

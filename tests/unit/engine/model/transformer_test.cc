@@ -354,6 +354,16 @@ TEST(Transformer, KeepsTheLinearsThatThePolicyNamesInBf16) {
   EXPECT_LT(WorstError(model.Gradients(), ReferenceGradients(TinyLlama(), TwoRows())), 0.45);
 }
 
+// Whichever layer the policy names: evaluation goes over the buffers of one layer only.
+TEST(Transformer, EvaluatesEveryPolicyAsItTrainsIt) {
+  for (const std::string pattern :
+       {"model.layers.0.*", "model.layers.1.*", "*.v_proj", "model.layers.0.mlp.up_proj"}) {
+    SCOPED_TRACE(pattern);
+    Model model = MakeModel(TinyLlama(), {.precision = kFp8, .keep_bf16 = {pattern}});
+    EXPECT_EQ(model.Evaluate(TwoRows(), kFp8).sum, model.Train(TwoRows()).sum);
+  }
+}
+
 TEST(Transformer, WithEveryLinearKeptInBf16IsTheBf16Recipe) {
   Model kept = MakeModel(TinyLlama(), {.precision = kFp8, .keep_bf16 = {"*"}});
   Model bf16 = MakeModel(TinyLlama(), Recipe(kBf16));
