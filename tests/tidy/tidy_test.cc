@@ -154,7 +154,9 @@ TEST(Tidy, BannedCallsHaveAReplacement) {
       {R"(\bstd::cout\b)",
        "the stream that the caller passes in",
        {"client/", "main.cc", "tests/"}},
-      {R"(\bexit\()", "a Status to main", {"main.cc", "tests/", "worker/agent/", "client/"}},
+      {R"(\bstd::exit\(|(^|[^\w.>:])exit\()",
+       "a Status to main",
+       {"main.cc", "tests/", "worker/agent/", "client/"}},
       {R"(\bsystem\()", "posix_spawn or fork and exec with an argument list", {"tests/"}},
       {R"(<<<)", "Launch of kernels/cuda/launch.h", {"kernels/cuda/launch.h"}},
   };
