@@ -15,20 +15,20 @@ constexpr int kRequestIdBytes = 16;
 
 Outcome Submit(Context& context, const SubmitOptions& options) {
   ASSIGN_OR_RETURN(const LoadedJob loaded, LoadJob(options.file));
-  if (!loaded.violations.empty()) {
-    PrintViolations(context, options.file.path,
-                    {loaded.violations.begin(), loaded.violations.end()});
-    return ExitCode::kFailed;
-  }
-  ASSIGN_OR_RETURN(Client* const client, context.client());
   if (!options.skip_validation) {
-    ASSIGN_OR_RETURN(const v1::ValidateJobResponse checked, client->ValidateJob(loaded.spec));
+    ASSIGN_OR_RETURN(const v1::ValidateJobResponse checked, CheckJob(context, loaded));
     PrintWarnings(context, checked.warnings());
     if (!checked.violations().empty()) {
       PrintViolations(context, options.file.path, checked.violations());
       return ExitCode::kFailed;
     }
   }
+  if (!loaded.violations.empty()) {
+    PrintViolations(context, options.file.path,
+                    {loaded.violations.begin(), loaded.violations.end()});
+    return ExitCode::kFailed;
+  }
+  ASSIGN_OR_RETURN(Client* const client, context.client());
   v1::SubmitJobRequest request;
   request.set_request_id(RandomHex(kRequestIdBytes));
   *request.mutable_spec() = loaded.spec;

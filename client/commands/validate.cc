@@ -34,12 +34,7 @@ std::string RenderPlan(const v1::Plan& plan) {
 
 Outcome Validate(Context& context, const JobFile& file) {
   ASSIGN_OR_RETURN(const LoadedJob loaded, LoadJob(file));
-  if (!loaded.violations.empty()) {
-    PrintViolations(context, file.path, {loaded.violations.begin(), loaded.violations.end()});
-    return ExitCode::kFailed;
-  }
-  ASSIGN_OR_RETURN(Client* const client, context.client());
-  ASSIGN_OR_RETURN(const v1::ValidateJobResponse checked, client->ValidateJob(loaded.spec));
+  ASSIGN_OR_RETURN(const v1::ValidateJobResponse checked, CheckJob(context, loaded));
   if (context.json()) {
     context.out() << JsonDocument(checked);
     return checked.violations().empty() ? ExitCode::kOk : ExitCode::kFailed;

@@ -1,10 +1,12 @@
 #include "client/render/format.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/utf8.h"
 
 namespace octavo::client {
 
@@ -67,10 +69,32 @@ std::string FormatSpan(absl::Duration span) {
   return absl::StrFormat("%d d %02d h", whole / 86400, whole / 3600 % 24);
 }
 
+namespace {
+
+// Whether a terminal only shows the character at the start of `text`: neither a control character,
+// U+0080 to U+009F included (U+009B begins a command as ESC [ does), nor bytes that are no UTF-8.
+bool IsHarmless(absl::string_view text) {
+  const auto first = static_cast<unsigned char>(text[0]);
+  switch (Utf8SequenceLength(text)) {
+    case 0:
+      return false;
+    case 1:
+      return !absl::ascii_iscntrl(first) || first == '\t';
+    case 2:
+      return first != 0xC2 || static_cast<unsigned char>(text[1]) > 0x9F;
+    default:
+      return true;
+  }
+}
+
+}  // namespace
+
 std::string Printable(absl::string_view text) {
-  std::string printable(text);
-  for (char& c : printable) {
-    if (absl::ascii_iscntrl(c) && c != '\t') c = '?';
+  std::string printable;
+  while (!text.empty()) {
+    const size_t length = std::max<size_t>(Utf8SequenceLength(text), 1);
+    absl::StrAppend(&printable, IsHarmless(text) ? text.substr(0, length) : "?");
+    text.remove_prefix(length);
   }
   return printable;
 }

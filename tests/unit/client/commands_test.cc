@@ -119,6 +119,38 @@ TEST_F(CommandsTest, ViolationsOfTheFileAreShownAtOnceAndNothingIsSent) {
   EXPECT_THAT(coordinator_.submits(), IsEmpty());
 }
 
+TEST_F(CommandsTest, ViolationsOfTheFileAndOfItsInputsAreListedTogether) {
+  v1::ValidateJobResponse response;
+  response.add_violations()->set_field("stages[0].data.files[0]");
+  response.mutable_violations(0)->set_message("/corpus.txt: no such file");
+  response.add_violations()->set_field("stages[0].steps");  // of the default of what is unread
+  coordinator_.SetValidation(response);
+  const std::string path = WriteFile(kJobFile);
+  for (const char* verb : {"validate", "submit"}) {
+    const ClientRun run = Octavo({verb, path, "--set", "stages[0].steps=many"});
+    EXPECT_EQ(run.code, ExitCode::kFailed);
+    EXPECT_THAT(run.error, HasSubstr(" has 2 violations:\n")) << run.error;
+    EXPECT_THAT(run.error, HasSubstr("\"many\" is not a whole number"));
+    EXPECT_THAT(run.error, HasSubstr("/corpus.txt: no such file"));
+  }
+  EXPECT_THAT(coordinator_.submits(), IsEmpty());
+}
+
+TEST_F(CommandsTest, AFileThatCannotBeReadAtAllIsNotSaidToLackFields) {
+  const ClientRun run = Octavo({"validate", WriteFile("name: [")});
+  EXPECT_EQ(run.code, ExitCode::kFailed);
+  EXPECT_THAT(run.error, HasSubstr(" has 1 violation:\n"));
+  EXPECT_THAT(run.error, HasSubstr("not YAML at line 1"));
+}
+
+TEST_F(CommandsTest, ViolationsOfTheFileNeedNoCoordinator) {
+  const ClientRun run = RunOctavo(
+      BareEnvironment(), {"validate", WriteFile(kJobFile), "--set", "stages[0].steps=many"});
+  EXPECT_EQ(run.code, ExitCode::kFailed);
+  EXPECT_THAT(run.error, HasSubstr(" has 1 violation:\n"));
+  EXPECT_THAT(run.error, HasSubstr("warning: only the fields of the job file were checked"));
+}
+
 TEST_F(CommandsTest, SubmitPrintsTheIdAndHowToGoOn) {
   const ClientRun run = Octavo({"submit", WriteFile(kJobFile)});
   EXPECT_EQ(run.code, ExitCode::kOk);

@@ -68,6 +68,17 @@ TEST(Format, AnAbsentTimeIsADash) {
 TEST(Format, TextFromElsewhereCannotCommandTheTerminal) {
   EXPECT_EQ(Printable("a\x1b[2Jb\nc\td"), "a?[2Jb?c\td");
   EXPECT_EQ(Printable("größe"), "größe");
+  EXPECT_EQ(Printable("a\xC2\x9B"
+                      "31mb\xC2\xA0"
+                      "c"),
+            "a?31mb\xC2\xA0"
+            "c")
+      << "U+009B is ESC [";
+  EXPECT_EQ(Printable("a\x9B\xFF"
+                      "b\xE2\x82"),
+            "a??b??")
+      << "no UTF-8";
+  EXPECT_EQ(Printable("日本 😀"), "日本 😀");
 }
 
 }  // namespace
