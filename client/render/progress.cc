@@ -43,6 +43,10 @@ void Progress::Add(const v1::MetricPoint& point) {
     if (ticks_.size() > kPaceSteps) ticks_.pop_front();
   }
   if (point.name() == metric::kLoss) loss_ = point.value();
+  if (point.name() == metric::kNonfiniteSteps) {
+    applied_ = !nonfinite_steps_ || point.value() <= *nonfinite_steps_;
+    nonfinite_steps_ = point.value();
+  }
   if (point.name() == metric::kTokensPerSecond) tokens_per_second_ = point.value();
   if (point.name() == metric::kMemoryPeakBytes) memory_bytes_ = point.value();
   if (point.name() == metric::kProbeRatio) divergence_ = point.value();
@@ -59,7 +63,11 @@ absl::Duration Progress::Remaining() const {
 
 std::vector<std::string> Progress::Figures() const {
   std::vector<std::string> figures = {absl::StrCat(step_, "/", steps_)};
-  if (loss_) figures.push_back("loss " + FormatLoss(*loss_));
+  if (!applied_) {
+    figures.push_back("not finite, not applied");
+  } else if (loss_) {
+    figures.push_back("loss " + FormatLoss(*loss_));
+  }
   if (tokens_per_second_) figures.push_back(FormatCount(*tokens_per_second_) + " tok/s");
   if (const absl::Duration left = Remaining(); left != absl::InfiniteDuration() && step_ < steps_) {
     figures.push_back("left " + FormatSpan(left));

@@ -40,6 +40,8 @@ class Progress {
 
   const int64_t steps_;
   int64_t step_ = 0;
+  bool applied_ = true;  // else `loss_` is that of an earlier step
+  std::optional<double> nonfinite_steps_;
   std::optional<double> loss_;
   std::optional<double> tokens_per_second_;
   std::optional<double> memory_bytes_;

@@ -1,4 +1,5 @@
 // Tables, plots and the progress bar as they look.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -124,6 +125,8 @@ TEST(DisplayWidth, CountsCodePointsOutsideEscapeCodes) {
   EXPECT_EQ(DisplayWidth("\x1b[31m█\x1b[0m "), 2);
 }
 
+using ::testing::HasSubstr;
+
 class ProgressTest : public testing::Test {
  protected:
   void Add(absl::string_view name, int64_t step, double value) {
@@ -155,6 +158,17 @@ TEST_F(ProgressTest, ARestartFromACheckpointStartsTheEstimateAnew) {
   Add(metric::kLoss, 21, 1);
   EXPECT_EQ(progress_.step(), 21);
   EXPECT_EQ(progress_.Remaining(), absl::InfiniteDuration());
+}
+
+TEST_F(ProgressTest, ShowsNoOldLossForAStepThatWasNotFinite) {
+  Add(metric::kLoss, 1, 1.5);
+  Add(metric::kNonfiniteSteps, 1, 0);
+  EXPECT_THAT(progress_.Line(), HasSubstr("loss 1.5"));
+  Add(metric::kNonfiniteSteps, 2, 1);  // such a step has no loss
+  EXPECT_EQ(progress_.Line(), "step 2/100  not finite, not applied  left 3 min 16 s");
+  Add(metric::kLoss, 3, 1.25);
+  Add(metric::kNonfiniteSteps, 3, 1);
+  EXPECT_THAT(progress_.Line(), HasSubstr("loss 1.25"));
 }
 
 TEST_F(ProgressTest, ShowsEveryFigureOn80Columns) {
