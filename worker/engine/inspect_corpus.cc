@@ -1,5 +1,6 @@
 #include "worker/engine/inspect_corpus.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -71,18 +72,18 @@ absl::Status CheckFirstRows(const std::string& path, const DataPlan& plan) {
   return absl::IsCancelled(status) ? absl::OkStatus() : status;
 }
 
+// Of each file about which nothing is known to be wrong.
 void CheckSamples(const std::vector<NamedFile>& files, const DataPlan& plan,
                   CorpusInspection* inspection) {
   for (const NamedFile& file : files) {
-    const absl::Status status = CheckFirstRows(file.path, plan);
+    const bool known =
+        std::any_of(inspection->problems.begin(), inspection->problems.end(),
+                    [&](const InspectionProblem& problem) { return problem.field == file.field; });
+    const absl::Status status = known ? absl::OkStatus() : CheckFirstRows(file.path, plan);
     if (!status.ok()) {
       inspection->problems.push_back({file.field, std::string(status.message())});
     }
   }
-  inspection->warnings.push_back(
-      absl::StrCat("the data files have more than ", kFullInspectionBytes >> 20,
-                   " MiB: of each only the first rows were checked; tokens and epochs are not "
-                   "known yet"));
 }
 
 }  // namespace
@@ -97,18 +98,21 @@ CorpusInspection InspectCorpus(const DataPlan& plan, const Tokenizer* tokenizer,
     if (!status.ok()) inspection.problems.push_back({file.field, std::string(status.message())});
     bytes += UnpackedBytes(file);
   }
-  if (!inspection.problems.empty() || tokenizer == nullptr || vocabulary == 0) return inspection;
   if (bytes > kFullInspectionBytes) {
-    CheckSamples(files, plan, &inspection);
-    return inspection;
-  }
-  const auto corpus = OpenCorpus(plan, *tokenizer, vocabulary);
-  if (!corpus.ok()) {
+    inspection.warnings.push_back(
+        absl::StrCat("the data files have more than ", kFullInspectionBytes >> 20,
+                     " MiB: of each only the first rows were checked; tokens and epochs are not "
+                     "known yet"));
+  } else if (inspection.problems.empty() && tokenizer != nullptr && vocabulary != 0) {
+    const auto corpus = OpenCorpus(plan, *tokenizer, vocabulary);
+    if (corpus.ok()) {
+      inspection.train_rows = (*corpus)->report().train_rows;
+      inspection.warnings = (*corpus)->report().warnings;
+      return inspection;
+    }
     inspection.problems.push_back(ProblemOf(corpus.status(), files));
-    return inspection;
   }
-  inspection.train_rows = (*corpus)->report().train_rows;
-  inspection.warnings = (*corpus)->report().warnings;
+  CheckSamples(files, plan, &inspection);
   return inspection;
 }
 

@@ -54,6 +54,22 @@ TEST(Inspect, ListsEveryProblemAtOnce) {
                   Problem("evaluation.exact_match_file", "line 1")));
 }
 
+TEST(Inspect, NamesEveryBadFileOfACorpusWhateverElseIsWrong) {
+  TinyRun run;
+  run.plan.data.files = {run.folder.Write("latin.txt", "caf\xE9"), run.plan.data.files[0],
+                         run.folder.Write("row.jsonl", "{\"text\": []}\n")};
+  const auto bad_rows = [] {
+    return std::vector{Problem("data.files[0]", "latin.txt:1:4"),
+                       Problem("data.files[2]", "row.jsonl:1")};
+  };
+  EXPECT_THAT(Inspect(run.plan).problems, ::testing::ElementsAreArray(bad_rows()));
+  run.plan.model.folder = run.folder.At("nowhere");
+  run.plan.data.files.push_back(run.folder.At("absent.txt"));
+  EXPECT_THAT(Inspect(run.plan).problems,
+              ElementsAre(Problem("model.folder", "nowhere"),
+                          Problem("data.files[3]", "absent.txt"), bad_rows()[0], bad_rows()[1]));
+}
+
 TEST(Inspect, SaysThatThereIsNoModel) {
   TinyRun run;
   run.plan.model.folder = run.folder.At("nowhere");
