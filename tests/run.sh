@@ -69,7 +69,7 @@ run_tests dev "${label[@]}"
 if [ ${#label[@]} -eq 0 ]; then
   # Sanitizers on everything that does not link gRPC, whose Debian build is not instrumented.
   echo "building (preset asan)"
-  build asan base_test proto_test kernels_test core_test emulation_test
+  build asan base_test proto_test kernels_test core_test emulation_test device_check
   run_tests asan -R '^unit\.|^emulation\.'
 fi
 
