@@ -25,8 +25,8 @@ std::string FormatSpan(absl::Duration span);
 // "2026-12-01 09:30:00", or "-" for an absent time.
 std::string FormatTime(const google::protobuf::Timestamp& time, const absl::TimeZone& zone);
 
-// Text from elsewhere for a terminal: control characters, which may command it, and bytes that are no
-// UTF-8 become '?'.
+// Text from elsewhere for a terminal: control characters, which may command it, and bytes that are
+// no UTF-8 become '?'.
 std::string Printable(absl::string_view text);
 
 absl::Time ToTime(const google::protobuf::Timestamp& time);
