@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "kernels/backend.h"
+#include "kernels/check.h"
 #include "kernels/cuda/operations.h"
 #include "kernels/plugin.h"
 
@@ -81,20 +82,21 @@ class CudaBackend final : public Backend {
   }
 
   absl::Status Run(const QuantizeTiles& operation) override {
-    return ToStatus(Enqueue(operation, stream_), "QuantizeTiles");
+    return CheckAndEnqueue(operation, "QuantizeTiles");
   }
   absl::Status Run(const QuantizeBlocks& operation) override {
-    return ToStatus(Enqueue(operation, stream_), "QuantizeBlocks");
+    return CheckAndEnqueue(operation, "QuantizeBlocks");
   }
   absl::Status Run(const GemmFp8& operation) override {
+    RETURN_IF_ERROR(CheckAndEnqueue(operation, "GemmFp8"));
     ++counts_.fp8;
-    return ToStatus(Enqueue(operation, stream_), "GemmFp8");
+    return absl::OkStatus();
   }
   absl::Status Run(const RmsNormForward& operation) override {
-    return ToStatus(Enqueue(operation, stream_), "RmsNormForward");
+    return CheckAndEnqueue(operation, "RmsNormForward");
   }
   absl::Status Run(const RmsNormBackward& operation) override {
-    return ToStatus(Enqueue(operation, stream_), "RmsNormBackward");
+    return CheckAndEnqueue(operation, "RmsNormBackward");
   }
   absl::Status Run(const GemmBf16&) override { return Missing("GemmBf16"); }
   absl::Status Run(const Rope&) override { return Missing("Rope"); }
@@ -114,6 +116,12 @@ class CudaBackend final : public Backend {
  private:
   CudaBackend(BackendDescription description, cudaStream_t stream)
       : description_(std::move(description)), stream_(stream) {}
+
+  template <typename Operation>
+  absl::Status CheckAndEnqueue(const Operation& operation, absl::string_view name) {
+    RETURN_IF_ERROR(Check(operation));
+    return ToStatus(Enqueue(operation, stream_), name);
+  }
 
   absl::Status CopyBytes(void* to, const void* from, int64_t bytes, cudaMemcpyKind kind) {
     return ToStatus(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), kind, stream_),
