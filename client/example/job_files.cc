@@ -10,7 +10,7 @@ namespace {
 
 // What the example costs: minutes on two cores, and enough steps for the model to learn to add.
 struct Budget {
-  int64_t steps = 1500;
+  int64_t steps = 2500;
   int64_t warmup_steps = 100;
   int32_t sequence_length = 128;  // nine sums of 13 tokens
   int32_t micro_batch = 8;
