@@ -53,7 +53,7 @@ run_tests() {  # run_tests PRESET [CTEST ARGUMENT...]
   fi
   passed=$((passed + total - bad - none)) failed=$((failed + bad)) skipped=$((skipped + none))
   echo "$preset: $((total - bad - none)) passed, $bad failed, $none skipped"
-  grep -hoE 'skipped: .*' "$log" | sort | uniq -c | sed 's/^ *\([0-9]*\) /  \1 x /' | head -n 20 || true
+  grep -hoE 'skipped: .*' "build/$preset/Testing/Temporary/LastTest.log" | sort | uniq -c | sed 's/^ *\([0-9]*\) /  \1 x /' | head -n 20 || true
   if [ $ok -ne 0 ] && [ "$bad" -eq 0 ]; then bad=1 failed=$((failed + 1)); fi
   [ "$bad" -eq 0 ] || show_failures "$log"
 }
