@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "dnnl.hpp"
 #include "kernels/cpu/simd.h"
@@ -85,10 +86,15 @@ dnnl::matmul::primitive_desc Describe(const Shape& shape, memory::data_type oper
     after.append_sum(1.0f);
     attributes.set_post_ops(after);
   }
-  if (!shape.bias)
-    return dnnl::matmul::primitive_desc(dnnl::matmul::desc(a, b, c), attributes, engine);
   const memory::desc bias({1, shape.n}, operands, memory::dims{shape.n, 1});
-  return dnnl::matmul::primitive_desc(dnnl::matmul::desc(a, b, bias, c), attributes, engine);
+#if DNNL_VERSION_MAJOR >= 3
+  return shape.bias ? dnnl::matmul::primitive_desc(engine, a, b, bias, c, attributes)
+                    : dnnl::matmul::primitive_desc(engine, a, b, c, attributes);
+#else
+  const dnnl::matmul::desc product =
+      shape.bias ? dnnl::matmul::desc(a, b, bias, c) : dnnl::matmul::desc(a, b, c);
+  return dnnl::matmul::primitive_desc(product, attributes, engine);
+#endif
 }
 
 struct WidenChunk {
@@ -106,16 +112,23 @@ void WidenAll(const bfloat16* from, float* to, int64_t count) {
     Vectorized<WidenChunk>(from + start, to + start, std::min(kChunk, count - start));
 }
 
-// oneDNN emulates BF16 on AVX-512 without BF16 instructions, at a third of float32's speed.
-bool HasBfloat16() {
-  const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
-  return isa == dnnl::cpu_isa::avx512_core_bf16 || isa == dnnl::cpu_isa::avx512_core_amx;
+uint32_t EffectiveIsa() { return static_cast<uint32_t>(dnnl::get_effective_cpu_isa()); }
+
+// A run on such a processor is several times slower: said once a process, and by Describe().
+void LogWidening() {
+  static const bool logged = [] {
+    LogWarning(
+        "oneDNN finds no BF16 products on this processor (ONEDNN_MAX_CPU_ISA may hide them): "
+        "operands of matrix products are widened to float32");
+    return true;
+  }();
+  static_cast<void>(logged);
 }
 
 class OneDnnMatmul final : public Matmul {
  public:
   OneDnnMatmul(Memory* memory, Operands operands)
-      : widens_(operands == Operands::kFloat32 || !HasBfloat16()),
+      : widens_(operands == Operands::kFloat32 || !HasBfloat16Products(EffectiveIsa())),
         wide_a_(memory),
         wide_b_(memory),
         wide_bias_(memory),
@@ -123,12 +136,13 @@ class OneDnnMatmul final : public Matmul {
     implementation_ =
         cpu::Describe(kProbe, widens_ ? memory::data_type::f32 : memory::data_type::bf16, engine_)
             .impl_info_str();
+    if (widens_ && operands == Operands::kBest) LogWidening();
   }
 
   std::string Describe() const override {
     const dnnl_version_t* const version = dnnl_version();
     return absl::StrCat("oneDNN ", version->major, ".", version->minor, ".", version->patch,
-                        widens_ ? " f32" : " bf16", " (", implementation_, ")");
+                        widens_ ? " f32, widened from bf16" : " bf16", " (", implementation_, ")");
   }
 
   absl::Status Run(const GemmBf16& operation) override {
@@ -205,6 +219,11 @@ class OneDnnMatmul final : public Matmul {
 };
 
 }  // namespace
+
+bool HasBfloat16Products(uint32_t isa) {
+  constexpr auto kBfloat16 = static_cast<uint32_t>(dnnl::cpu_isa::avx512_core_bf16);
+  return (isa & kBfloat16) == kBfloat16;
+}
 
 absl::StatusOr<std::unique_ptr<Matmul>> Matmul::Create(Memory* memory, Operands operands) {
   try {

@@ -2,6 +2,7 @@
 // operands are widened to float32 first: the same numbers up to the order of sums.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -15,6 +16,11 @@ enum class Operands {
   kBest,     // BF16 where the processor can
   kFloat32,  // always widened; what a processor without BF16 products gets
 };
+
+// Whether a processor of oneDNN's `isa` multiplies BF16 numbers. oneDNN names an ISA by one bit for
+// each extension that it has, so the answer holds for ISAs that later versions add. It emulates
+// BF16 on AVX-512 without these instructions, at a third of float32's speed.
+bool HasBfloat16Products(uint32_t isa);
 
 class Matmul {
  public:

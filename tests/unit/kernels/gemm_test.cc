@@ -368,6 +368,20 @@ TEST_P(Bf16Shapes, EveryLayoutStaysWithinItsBound) {
   }
 }
 
+TEST(Matmul, ProductsAreBfloat16OnEveryProcessorThatHasThem) {
+  for (const uint32_t isa : {0xe7u, 0x1efu, 0x3e7u, 0xfefu, 0x1fefu})  // BF16, FP16, AMX, AMX FP16
+    EXPECT_TRUE(cpu::HasBfloat16Products(isa)) << isa;
+  for (const uint32_t isa : {0u, 0x7u, 0x1fu, 0x27u, 0x67u, 0x407u})  // up to AVX-512 VNNI
+    EXPECT_FALSE(cpu::HasBfloat16Products(isa)) << isa;
+}
+
+TEST(Matmul, SaysThatItWidens) {
+  cpu::Memory memory(0);
+  auto matmul = cpu::Matmul::Create(&memory, cpu::Operands::kFloat32);
+  ASSERT_TRUE(matmul.ok()) << matmul.status();
+  EXPECT_THAT((*matmul)->Describe(), testing::HasSubstr("f32, widened from bf16"));
+}
+
 INSTANTIATE_TEST_SUITE_P(Ragged, Bf16Shapes,
                          ::testing::Values(std::tuple{1, 1, 1}, std::tuple{31, 33, 129},
                                            std::tuple{128, 127, 32}, std::tuple{129, 128, 127},
