@@ -130,6 +130,23 @@ TEST(Worker, AWaitingJobOfHigherPriorityGetsTheDeviceThatFallsFree) {
   EXPECT_EQ(fleet.Job(low).state(), v1::JOB_STATE_PENDING);
 }
 
+// The queue is asked in pieces of 256 jobs, so beyond them only the order of the queue itself tells
+// which job comes first.
+TEST(Worker, PriorityHoldsInAQueueOfMoreJobsThanAreAskedAtOnce) {
+  Fleet fleet;
+  fleet.Join("w");
+  std::string running = fleet.Submit().id();
+  std::vector<std::string> low;
+  for (int i = 0; i < 300; ++i) low.push_back(fleet.Submit({.priority = -1}).id());
+  const std::string middle = fleet.Submit().id();
+  const std::string high = fleet.Submit({.priority = 1}).id();
+  for (const std::string& next : {high, middle, low[0], low[1]}) {
+    EXPECT_TRUE(fleet.Finish(fleet.LeaseOf(running)).ok());
+    EXPECT_EQ(fleet.Job(next).state(), v1::JOB_STATE_RUNNING) << next;
+    running = next;
+  }
+}
+
 // A stream of small jobs, each placed as the one before ends, must not hold up the large one.
 TEST(Worker, SmallJobsDoNotStarveALargeOne) {
   Fleet fleet;
