@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "base/status.h"
-#include "worker/engine/checkpoint/strict_json.h"
+#include "base/strict_json.h"
 
 namespace octavo::engine {
 namespace {
@@ -21,7 +21,7 @@ bool IsPlainFileName(const std::string& name) {
          name.find_first_of(std::string("/\\\0", 3)) == std::string::npos;
 }
 
-absl::StatusOr<std::map<std::string, std::string>> WeightMap(const nlohmann::ordered_json& index,
+absl::StatusOr<std::map<std::string, std::string>> WeightMap(const nlohmann::json& index,
                                                              const std::string& path) {
   const auto found = index.find("weight_map");
   if (found == index.end() || !found->is_object()) {
@@ -47,7 +47,7 @@ absl::StatusOr<std::map<std::string, std::string>> WeightMap(const nlohmann::ord
 }
 
 // A wrong total is common and harmless.
-void CheckTotalSize(const nlohmann::ordered_json& index, int64_t bytes, const std::string& path,
+void CheckTotalSize(const nlohmann::json& index, int64_t bytes, const std::string& path,
                     std::vector<std::string>* warnings) {
   const auto metadata = index.find("metadata");
   const bool has_total = metadata != index.end() && metadata->is_object() &&
@@ -101,7 +101,7 @@ absl::Status SafetensorsFolder::AddFile(const std::string& path) {
 absl::Status SafetensorsFolder::OpenShards(const std::string& folder) {
   const std::string path = folder + "/model.safetensors.index.json";
   ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxIndexBytes));
-  ASSIGN_OR_RETURN(const nlohmann::ordered_json index, ParseStrictJson(text, path));
+  ASSIGN_OR_RETURN(const nlohmann::json index, ParseStrictJson(text, path));
   ASSIGN_OR_RETURN(const auto map, WeightMap(index, path));
   std::set<std::string> shards;
   for (const auto& [name, shard] : map) {

@@ -8,11 +8,11 @@
 #include "absl/strings/str_join.h"
 #include "base/file.h"
 #include "base/status.h"
+#include "base/strict_json.h"
 #include "worker/engine/checkpoint/chunks.h"
 #include "worker/engine/checkpoint/pending_folder.h"
 #include "worker/engine/checkpoint/run_state_json.h"
 #include "worker/engine/checkpoint/safetensors_writer.h"
-#include "worker/engine/checkpoint/strict_json.h"
 #include "worker/engine/checkpoint/weights_import.h"
 
 namespace octavo::engine {
@@ -89,7 +89,7 @@ absl::StatusOr<std::vector<WrittenFile>> ParseManifest(absl::string_view text,
   std::vector<WrittenFile> files;
   for (const auto& file : (*json)["files"]) {
     const bool whole = file.is_object() && file.contains("name") && file["name"].is_string() &&
-                       file.contains("bytes") && file["bytes"].is_number_integer() &&
+                       file.contains("bytes") && file["bytes"].is_number_unsigned() &&
                        file.contains("sha256") && file["sha256"].is_string();
     if (!whole) return broken;
     files.push_back({file["name"].get<std::string>(), file["bytes"].get<int64_t>(),

@@ -7,11 +7,11 @@
 #include "absl/strings/str_format.h"
 #include "base/file.h"
 #include "base/status.h"
+#include "base/strict_json.h"
 #include "kernels/numerics/bfloat16.h"
 #include "worker/engine/checkpoint/chunks.h"
 #include "worker/engine/checkpoint/pending_folder.h"
 #include "worker/engine/checkpoint/safetensors_writer.h"
-#include "worker/engine/checkpoint/strict_json.h"
 
 namespace octavo::engine {
 namespace {
@@ -118,7 +118,7 @@ absl::Status ExportWeights(const ExportOptions& options, const Parameters& param
                            kernels::Backend* backend, const std::string& folder) {
   const std::string config_path = options.source_folder + "/config.json";
   ASSIGN_OR_RETURN(const std::string text, ReadFile(config_path, kMaxConfigBytes));
-  ASSIGN_OR_RETURN(nlohmann::ordered_json config, ParseStrictJson(text, config_path));
+  ASSIGN_OR_RETURN(nlohmann::ordered_json config, ParseOrderedJson(text, config_path));
   config["torch_dtype"] = "bfloat16";
   if (config.contains("dtype")) config["dtype"] = "bfloat16";  // the newer spelling of the same key
 

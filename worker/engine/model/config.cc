@@ -1,11 +1,12 @@
 #include "worker/engine/model/config.h"
 
 #include <cmath>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "base/status.h"
-#include "nlohmann/json.hpp"
+#include "base/strict_json.h"
 
 namespace octavo::engine {
 namespace {
@@ -223,15 +224,23 @@ absl::Status RefuseUnsupported(const Reader& reader) {
   return reader.Only("attention_dropout", 0.0);
 }
 
+// Above 2^63 the parser keeps a number as unsigned, and reading it as signed would wrap.
+bool IsTokenId(const json& id) {
+  constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
+  return id.is_number_integer() && (!id.is_number_unsigned() || id.get<uint64_t>() <= kMost);
+}
+
 absl::Status ReadTokenIds(const Reader& reader, ModelConfig* config) {
   if (const json* bos = reader.Find("bos_token_id"); bos != nullptr) {
-    if (!bos->is_number_integer()) return Refuse("\"bos_token_id\" is ", bos->dump());
+    if (!IsTokenId(*bos)) {
+      return Refuse("\"bos_token_id\" is ", bos->dump(), "; write an integer");
+    }
     config->bos_token_id = bos->get<int64_t>();
   }
   const json* eos = reader.Find("eos_token_id");
   if (eos == nullptr) return absl::OkStatus();
   for (const json& id : eos->is_array() ? *eos : json::array({*eos})) {
-    if (!id.is_number_integer()) {
+    if (!IsTokenId(id)) {
       return Refuse("\"eos_token_id\" is ", eos->dump(), "; write an integer or a list of them");
     }
     config->eos_token_ids.push_back(id.get<int64_t>());
@@ -242,8 +251,7 @@ absl::Status ReadTokenIds(const Reader& reader, ModelConfig* config) {
 }  // namespace
 
 absl::StatusOr<ModelConfig> ParseModelConfig(absl::string_view text) {
-  const json document = json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
-  if (!document.is_object()) return Refuse("not a JSON object");
+  ASSIGN_OR_RETURN(const json document, ParseStrictJson(text, "config.json"));
   const Reader reader(document);
   ModelConfig config;
   ASSIGN_OR_RETURN(config.model_type, reader.StringOr("model_type", ""));

@@ -10,6 +10,7 @@
 
 #include <cmath>
 #include <csignal>
+#include <nlohmann/json.hpp>
 
 #include "base/status.h"
 #include "gmock/gmock.h"
@@ -218,6 +219,27 @@ TEST(RunStateJson, NamesTheKeyThatIsWrong) {
   EXPECT_TRUE(absl::IsDataLoss(read.status()));
   EXPECT_THAT(std::string(read.status().message()),
               AllOf(HasSubstr("c/state.json"), HasSubstr("\"samples\"")));
+}
+
+TEST(RunStateJson, RefusesCountsBelowZeroAndBeyondSixtyThreeBits) {
+  for (const char* count : {"-3", "9223372036854775808", "18446744073709551615", "3.0", "1e30"}) {
+    std::string text = PrintRunState(FullState());
+    text.replace(text.find("\"samples\": 3"), 12, absl::StrCat("\"samples\": ", count));
+    const absl::Status read = ParseRunState(text, "c/state.json").status();
+    EXPECT_TRUE(absl::IsDataLoss(read)) << count << ": " << read;
+    EXPECT_THAT(std::string(read.message()), HasSubstr("\"samples\"")) << count;
+  }
+}
+
+TEST(RunStateJson, SurvivesObjectsThatAreNone) {
+  for (const char* key : {"initial_holdout", "fingerprint"}) {
+    for (const char* value : {"[]", "7", "\"text\"", "null", "[[\"a\"]]"}) {
+      nlohmann::json json = nlohmann::json::parse(PrintRunState(FullState()));
+      json[key] = nlohmann::json::parse(value);
+      const absl::Status read = ParseRunState(json.dump(), "c/state.json").status();
+      EXPECT_TRUE(absl::IsDataLoss(read)) << key << " " << value << ": " << read;
+    }
+  }
 }
 
 TEST(RunStateJson, RefusesAnotherVersion) {

@@ -1,5 +1,7 @@
 #include "worker/engine/model/config.h"
 
+#include <limits>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -166,6 +168,22 @@ TEST(ParseModelConfig, RefusesWhatIsNotAnObject) {
 TEST(ReadModelConfig, NamesTheMissingFile) {
   const absl::StatusOr<ModelConfig> config = ReadModelConfig("/nowhere");
   EXPECT_THAT(std::string(config.status().message()), HasSubstr("/nowhere/config.json"));
+}
+
+TEST(ParseModelConfig, RefusesAKeyThatOccursTwice) {
+  const absl::Status twice =
+      ParseModelConfig(R"({"model_type": "llama", "hidden_size": 8, "hidden_size": 16})").status();
+  EXPECT_TRUE(absl::IsInvalidArgument(twice));
+  EXPECT_THAT(std::string(twice.message()),
+              HasSubstr("config.json: key \"hidden_size\" occurs twice"));
+}
+
+TEST(ParseModelConfig, RefusesTokenIdsThatAreNoIntegersOf64Bits) {
+  for (const char* key : {"bos_token_id", "eos_token_id"}) {
+    json document = SmolLm2();
+    document[key] = std::numeric_limits<uint64_t>::max();
+    EXPECT_THAT(ErrorOf(document), HasSubstr("18446744073709551615"));
+  }
 }
 
 }  // namespace
