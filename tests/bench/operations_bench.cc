@@ -1,0 +1,267 @@
+// Times of a backend's operations at the shapes of one layer of a 135M model and 512 tokens.
+// Processor time of one thread, the best of several runs: comparable on a shared machine.
+//
+//   operations_bench [backend]
+//
+// Products are measured against as many products at GemmBf16's rate, everything else against a copy
+// of the bytes that the operation must at least read and write.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/backend.h"
+#include "kernels/numerics/tile.h"
+#include "tests/bench/figure.h"
+#include "tests/support/numbers.h"
+
+namespace octavo::kernels {
+namespace {
+
+constexpr int kRuns = 10;
+constexpr int64_t kTokens = 512;
+constexpr int64_t kWidth = 576;
+constexpr int64_t kInner = 1536;
+constexpr int64_t kHeads = 9;
+constexpr int64_t kKvHeads = 3;
+constexpr int64_t kHeadDim = 64;
+constexpr int64_t kVocabulary = 49152;
+constexpr double kGemmProducts = 2.0 * kTokens * kInner * kWidth;
+
+double ProcessorSeconds() {
+  timespec time;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+class Bench {
+ public:
+  explicit Bench(Backend* backend) : backend_(backend) {}
+
+  template <typename T>
+  T* Put(const std::vector<T>& values) {
+    T* const array = Make<T>(static_cast<int64_t>(values.size()));
+    Require(
+        backend_->CopyIn(array, values.data(), static_cast<int64_t>(values.size() * sizeof(T))));
+    return array;
+  }
+  template <typename T>
+  T* Make(int64_t count) {
+    auto buffer = Buffer<char>::Create(backend_, count * static_cast<int64_t>(sizeof(T)));
+    Require(buffer.status());
+    buffers_.push_back(*std::move(buffer));
+    return reinterpret_cast<T*>(buffers_.back().data());
+  }
+  bfloat16* Numbers(int64_t count) { return Put(testing_support::NormalBfloat16(count, 1)); }
+
+  // Seconds of the best of several runs.
+  template <typename Operation>
+  double Time(const Operation& operation) {
+    double best = std::numeric_limits<double>::infinity();
+    for (int run = 0; run < kRuns; ++run) {
+      const double start = ProcessorSeconds();
+      Require(backend_->Run(operation));
+      Require(backend_->Synchronize());
+      best = std::min(best, ProcessorSeconds() - start);
+    }
+    return best;
+  }
+
+  // `products`: multiplications and additions of one run.
+  template <typename Operation>
+  void MeasureProducts(const std::string& name, double products, const Operation& operation) {
+    Report(
+        name, Time(operation),
+        bench::Baseline{"as many products in GemmBf16", products * gemm_seconds_ / kGemmProducts});
+  }
+  // `bytes`: read and written by one run.
+  template <typename Operation>
+  void MeasureBytes(const std::string& name, double bytes, const Operation& operation) {
+    Report(name, Time(operation),
+           bench::Baseline{"as many bytes copied", bytes * copy_seconds_per_byte_});
+  }
+
+  // What the others are measured against.
+  void MeasureBaselines();
+
+ private:
+  static void Report(const std::string& name, double seconds,
+                     const std::optional<bench::Baseline>& baseline) {
+    bench::Print({"operation/" + name, seconds, "s of processor time", baseline});
+  }
+  static void Require(const absl::Status& status) {
+    if (status.ok()) return;
+    std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
+    std::exit(1);
+  }
+  Backend* backend_;
+  std::vector<Buffer<char>> buffers_;
+  double gemm_seconds_ = 0;           // of kGemmProducts
+  double copy_seconds_per_byte_ = 0;  // read and written bytes both count
+};
+
+void Bench::MeasureBaselines() {
+  gemm_seconds_ = Time(GemmBf16{.a = Numbers(kTokens * kWidth),
+                                .b = Numbers(kInner * kWidth),
+                                .a_layout = Layout::kNormal,
+                                .b_layout = Layout::kNormal,
+                                .m = kTokens,
+                                .n = kInner,
+                                .k = kWidth,
+                                .bias = nullptr,
+                                .c = Make<bfloat16>(kTokens * kInner),
+                                .c_type = ResultType::kBfloat16,
+                                .accumulate = false});
+  Report("GemmBf16", gemm_seconds_, std::nullopt);
+  constexpr int64_t kCopied = int64_t{1} << 26;  // more than the caches hold
+  char* const from = Make<char>(kCopied);
+  char* const to = Make<char>(kCopied);
+  Require(backend_->FillZero(from, kCopied));
+  double best = std::numeric_limits<double>::infinity();
+  for (int run = 0; run < kRuns; ++run) {
+    const double start = ProcessorSeconds();
+    Require(backend_->Copy(to, from, kCopied));
+    Require(backend_->Synchronize());
+    best = std::min(best, ProcessorSeconds() - start);
+  }
+  copy_seconds_per_byte_ = best / (2.0 * kCopied);
+  Report("Copy of 64 MiB", best, std::nullopt);
+}
+
+void MeasureLinear(Bench* bench) {
+  const QuantizeTiles tiles = {.x = bench->Numbers(kTokens * kWidth),
+                               .rows = kTokens,
+                               .columns = kWidth,
+                               .row_codes = bench->Make<uint8_t>(kTokens * kWidth),
+                               .row_scale_inv = bench->Make<float>(TileScales(kTokens, kWidth)),
+                               .column_codes = bench->Make<uint8_t>(kTokens * kWidth),
+                               .column_scale_inv = bench->Make<float>(TileScales(kWidth, kTokens)),
+                               .nonfinite = bench->Put<uint32_t>({0})};
+  const QuantizeBlocks blocks = {
+      .x = bench->Put(testing_support::Normal(kInner * kWidth, 2)),
+      .rows = kInner,
+      .columns = kWidth,
+      .codes = bench->Make<uint8_t>(kInner * kWidth),
+      .scale_inv = bench->Make<float>(BlockScales(kInner, kWidth)),
+      .transposed_codes = bench->Make<uint8_t>(kInner * kWidth),
+      .transposed_scale_inv = bench->Make<float>(BlockScales(kInner, kWidth)),
+      .nonfinite = nullptr};
+  bench->MeasureBytes("QuantizeTiles both ways", 4.0 * kTokens * kWidth, tiles);
+  bench->MeasureBytes("QuantizeBlocks", 6.0 * kInner * kWidth, blocks);
+  bfloat16* const c = bench->Make<bfloat16>(kTokens * kInner);
+  bench->MeasureProducts("GemmFp8", kGemmProducts,
+                         GemmFp8{.a = {.codes = tiles.row_codes,
+                                       .scale_inv = tiles.row_scale_inv,
+                                       .rows = kTokens,
+                                       .columns = kWidth,
+                                       .granularity = Granularity::kTile1x128},
+                                 .b = {.codes = blocks.codes,
+                                       .scale_inv = blocks.scale_inv,
+                                       .rows = kInner,
+                                       .columns = kWidth,
+                                       .granularity = Granularity::kBlock128x128},
+                                 .bias = nullptr,
+                                 .c = c,
+                                 .c_type = ResultType::kBfloat16,
+                                 .accumulate = false});
+}
+
+void MeasureAttention(Bench* bench) {
+  constexpr double kProducts =
+      2.0 * kTokens * kTokens * kHeadDim * kHeads;  // causal, both products
+  constexpr int64_t kQueries = kTokens * kHeads * kHeadDim;
+  constexpr int64_t kKeys = kTokens * kKvHeads * kHeadDim;
+  const AttentionForward forward = {.q = bench->Numbers(kQueries),
+                                    .k = bench->Numbers(kKeys),
+                                    .v = bench->Numbers(kKeys),
+                                    .attend_from = bench->Put(std::vector<int32_t>(kTokens, 0)),
+                                    .out = bench->Make<bfloat16>(kQueries),
+                                    .log_sum_exp = bench->Make<float>(kHeads * kTokens),
+                                    .tokens = kTokens,
+                                    .heads = kHeads,
+                                    .kv_heads = kKvHeads,
+                                    .head_dim = kHeadDim,
+                                    .scale = 0.125f};
+  bench->MeasureProducts("AttentionForward", kProducts, forward);
+  bench->MeasureProducts("AttentionBackward", kProducts * 2.5,
+                         AttentionBackward{.q = forward.q,
+                                           .k = forward.k,
+                                           .v = forward.v,
+                                           .out = forward.out,
+                                           .dout = bench->Numbers(kQueries),
+                                           .log_sum_exp = forward.log_sum_exp,
+                                           .attend_from = forward.attend_from,
+                                           .dq = bench->Make<bfloat16>(kQueries),
+                                           .dk = bench->Make<bfloat16>(kKeys),
+                                           .dv = bench->Make<bfloat16>(kKeys),
+                                           .tokens = kTokens,
+                                           .heads = kHeads,
+                                           .kv_heads = kKvHeads,
+                                           .head_dim = kHeadDim,
+                                           .scale = 0.125f});
+}
+
+void MeasureRest(Bench* bench) {
+  constexpr int64_t kCount = kTokens * kInner;
+  bfloat16* const x = bench->Numbers(kCount);
+  bfloat16* const y = bench->Make<bfloat16>(kCount);
+  bench->MeasureBytes("SwigluForward", 6.0 * kCount,
+                      SwigluForward{.gate = x, .up = x, .y = y, .count = kCount});
+  bench->MeasureBytes("RmsNormForward", 4.0 * kTokens * kWidth,
+                      RmsNormForward{.x = x,
+                                     .weight = x,
+                                     .y = y,
+                                     .inverse_rms = bench->Make<float>(kTokens),
+                                     .rows = kTokens,
+                                     .columns = kWidth,
+                                     .epsilon = 1e-5f});
+  bench->MeasureBytes("CrossEntropy gradient", 4.0 * kTokens * kVocabulary,
+                      CrossEntropy{.logits = bench->Numbers(kTokens * kVocabulary),
+                                   .targets = bench->Put(std::vector<int32_t>(kTokens, 5)),
+                                   .loss = bench->Make<float>(kTokens),
+                                   .tokens = kTokens,
+                                   .vocabulary = kVocabulary,
+                                   .write_gradient = true,
+                                   .gradient_scale = 1.0f / kTokens});
+  const std::vector<float> zeros(10'000'000);
+  bench->MeasureBytes("AdamW", 28.0 * static_cast<double>(zeros.size()),
+                      AdamW{.master = bench->Put(zeros),
+                            .gradient = bench->Put(zeros),
+                            .exp_avg = bench->Put(zeros),
+                            .exp_avg_sq = bench->Put(zeros),
+                            .count = static_cast<int64_t>(zeros.size()),
+                            .gradient_scale = 1,
+                            .learning_rate = 1e-3,
+                            .beta1 = 0.9,
+                            .beta2 = 0.95,
+                            .epsilon = 1e-8,
+                            .weight_decay = 0.1,
+                            .correction1 = 0.1,
+                            .correction2 = 0.05});
+}
+
+int MeasureAll(const std::string& name) {
+  auto backend = OpenBackend(name, {.memory_bytes = 0, .threads = 1});
+  if (!backend.ok()) {
+    std::fprintf(stderr, "%s\n", std::string(backend.status().message()).c_str());
+    return 1;
+  }
+  Bench bench(backend->get());
+  bench.MeasureBaselines();
+  MeasureLinear(&bench);
+  MeasureAttention(&bench);
+  MeasureRest(&bench);
+  return 0;
+}
+
+}  // namespace
+}  // namespace octavo::kernels
+
+int main(int argc, char** argv) {
+  octavo::bench::SetCommand(argc, argv);
+  return octavo::kernels::MeasureAll(argc > 1 ? argv[1] : "cpu");
+}
