@@ -2,23 +2,17 @@
 //
 // Pointers in operations are the backend's; the host may not look through them. Operations run in
 // the order of their calls, perhaps later: a fault may be reported by a later call, at the latest
-// by Synchronize(). One thread uses a backend at a time. An operation that a backend does not have
-// answers UNIMPLEMENTED and names it.
+// by Synchronize(). One thread uses a backend at a time.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "kernels/ops/adamw.h"
-#include "kernels/ops/attention.h"
-#include "kernels/ops/elementwise.h"
-#include "kernels/ops/matmul.h"
-#include "kernels/ops/norm.h"
-#include "kernels/ops/quantize.h"
-#include "kernels/ops/vocabulary.h"
+#include "kernels/operation.h"
 
 namespace octavo::kernels {
 
@@ -35,12 +29,17 @@ struct GemmCounts {
   int64_t bf16 = 0;
 };
 
+// What ran of one kind of operation.
+struct OperationTally {
+  int64_t runs = 0;
+  double seconds = 0;  // of the runs while operations were timed
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
 
   virtual BackendDescription Describe() const = 0;
-  virtual GemmCounts gemm_counts() const = 0;
 
   // Aligned to 256 bytes, not cleared. RESOURCE_EXHAUSTED with the size wanted. `bytes` may be 0.
   virtual absl::StatusOr<void*> Allocate(int64_t bytes) = 0;
@@ -48,29 +47,33 @@ class Backend {
   virtual absl::Status CopyIn(void* to, const void* from_host, int64_t bytes) = 0;
   // Waits for everything that writes `from`.
   virtual absl::Status CopyOut(void* to_host, const void* from, int64_t bytes) = 0;
-  virtual absl::Status Copy(void* to, const void* from, int64_t bytes) = 0;
-  virtual absl::Status FillZero(void* memory, int64_t bytes) = 0;
   virtual absl::Status Synchronize() = 0;
 
-  virtual absl::Status Run(const QuantizeTiles& operation) = 0;
-  virtual absl::Status Run(const QuantizeBlocks& operation) = 0;
-  virtual absl::Status Run(const GemmFp8& operation) = 0;
-  virtual absl::Status Run(const GemmBf16& operation) = 0;
-  virtual absl::Status Run(const RmsNormForward& operation) = 0;
-  virtual absl::Status Run(const RmsNormBackward& operation) = 0;
-  virtual absl::Status Run(const Rope& operation) = 0;
-  virtual absl::Status Run(const AttentionForward& operation) = 0;
-  virtual absl::Status Run(const AttentionBackward& operation) = 0;
-  virtual absl::Status Run(const Add& operation) = 0;
-  virtual absl::Status Run(const CastToBfloat16& operation) = 0;
-  virtual absl::Status Run(const SwigluForward& operation) = 0;
-  virtual absl::Status Run(const SwigluBackward& operation) = 0;
-  virtual absl::Status Run(const ColumnSum& operation) = 0;
-  virtual absl::Status Run(const SumOfSquares& operation) = 0;
-  virtual absl::Status Run(const EmbeddingForward& operation) = 0;
-  virtual absl::Status Run(const EmbeddingBackward& operation) = 0;
-  virtual absl::Status Run(const CrossEntropy& operation) = 0;
-  virtual absl::Status Run(const AdamW& operation) = 0;
+  // Checks the operation, hands it to the backend, and counts it. INVALID_ARGUMENT names the field
+  // that is wrong, UNIMPLEMENTED names an operation that this backend does not have.
+  absl::Status Run(const Operation& operation);
+  // Each in its order, up to the first that fails.
+  absl::Status Run(const Program& program);
+
+  // Until the next call, every operation that runs is also appended to `program`; null ends it.
+  void Record(Program* program) { recorded_ = program; }
+
+  // From here on each operation is waited for and its time is counted: for measurements, since
+  // waiting keeps operations from following each other closely.
+  void TimeOperations() { timed_ = true; }
+  // By Operation::index(), since the backend was opened.
+  const std::array<OperationTally, kOperationKinds>& tallies() const { return tallies_; }
+  GemmCounts gemm_counts() const;
+
+ protected:
+  // Enqueues a checked operation. An UNIMPLEMENTED without words says that the backend does not
+  // have the operation, one with words what of it the backend does not have.
+  virtual absl::Status Execute(const Operation& operation) = 0;
+
+ private:
+  std::array<OperationTally, kOperationKinds> tallies_ = {};
+  bool timed_ = false;
+  Program* recorded_ = nullptr;
 };
 
 // Memory of a backend, freed with the owner.

@@ -9,7 +9,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
-#include "kernels/check.h"
 #include "kernels/cpu/operations.h"
 
 namespace octavo::kernels::cpu {
@@ -27,9 +26,10 @@ std::string ProcessorName() {
   return "unknown processor";
 }
 
-absl::Status CheckBytes(const char* operation, int64_t bytes) {
-  if (bytes >= 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(operation, ": ", bytes, " bytes"));
+absl::Status CopyHostBytes(void* to, const void* from, int64_t bytes) {
+  if (bytes < 0) return absl::InvalidArgumentError(absl::StrCat("copying ", bytes, " bytes"));
+  if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -44,78 +44,28 @@ BackendDescription CpuBackend::Describe() const {
           .memory_bytes = memory_->limit_bytes()};
 }
 
-void CpuBackend::UseThreads() const { omp_set_num_threads(threads_); }
-
 absl::Status CpuBackend::CopyIn(void* to, const void* from_host, int64_t bytes) {
-  return Copy(to, from_host, bytes);
+  return CopyHostBytes(to, from_host, bytes);
 }
 
 absl::Status CpuBackend::CopyOut(void* to_host, const void* from, int64_t bytes) {
-  return Copy(to_host, from, bytes);
+  return CopyHostBytes(to_host, from, bytes);
 }
 
-absl::Status CpuBackend::Copy(void* to, const void* from, int64_t bytes) {
-  RETURN_IF_ERROR(CheckBytes("Copy", bytes));
-  if (bytes > 0) std::memmove(to, from, static_cast<size_t>(bytes));
-  return absl::OkStatus();
+absl::Status CpuBackend::Execute(const Operation& operation) {
+  omp_set_num_threads(threads_);  // of the calling thread's parallel regions
+  return std::visit(
+      Overloaded{
+          [this](const GemmFp8& op) {
+            return RunGemmFp8(op, matmul_.get(), &a_scratch_, &b_scratch_);
+          },
+          [this](const GemmBf16& op) { return matmul_->Run(op); },
+          [this](const AttentionForward& op) { return RunAttention(op, &attention_scratch_); },
+          [this](const AttentionBackward& op) { return RunAttention(op, &attention_scratch_); },
+          [](const auto& op) { return RunOperation(op); },
+      },
+      operation);
 }
-
-absl::Status CpuBackend::FillZero(void* memory, int64_t bytes) {
-  RETURN_IF_ERROR(CheckBytes("FillZero", bytes));
-  if (bytes > 0) std::memset(memory, 0, static_cast<size_t>(bytes));
-  return absl::OkStatus();
-}
-
-absl::Status CpuBackend::Run(const GemmFp8& operation) {
-  RETURN_IF_ERROR(Check(operation));
-  UseThreads();
-  RETURN_IF_ERROR(RunGemmFp8(operation, matmul_.get(), &a_scratch_, &b_scratch_));
-  ++gemm_counts_.fp8;
-  return absl::OkStatus();
-}
-
-absl::Status CpuBackend::Run(const GemmBf16& operation) {
-  RETURN_IF_ERROR(Check(operation));
-  UseThreads();
-  RETURN_IF_ERROR(matmul_->Run(operation));
-  ++gemm_counts_.bf16;
-  return absl::OkStatus();
-}
-
-absl::Status CpuBackend::Run(const AttentionForward& operation) {
-  RETURN_IF_ERROR(Check(operation));
-  UseThreads();
-  return RunAttention(operation, &attention_scratch_);
-}
-
-absl::Status CpuBackend::Run(const AttentionBackward& operation) {
-  RETURN_IF_ERROR(Check(operation));
-  UseThreads();
-  return RunAttention(operation, &attention_scratch_);
-}
-
-#define OCTAVO_CPU_OPERATION(Operation)                      \
-  absl::Status CpuBackend::Run(const Operation& operation) { \
-    RETURN_IF_ERROR(Check(operation));                       \
-    UseThreads();                                            \
-    return cpu::RunOperation(operation);                     \
-  }
-OCTAVO_CPU_OPERATION(QuantizeTiles)
-OCTAVO_CPU_OPERATION(QuantizeBlocks)
-OCTAVO_CPU_OPERATION(RmsNormForward)
-OCTAVO_CPU_OPERATION(RmsNormBackward)
-OCTAVO_CPU_OPERATION(Rope)
-OCTAVO_CPU_OPERATION(Add)
-OCTAVO_CPU_OPERATION(CastToBfloat16)
-OCTAVO_CPU_OPERATION(SwigluForward)
-OCTAVO_CPU_OPERATION(SwigluBackward)
-OCTAVO_CPU_OPERATION(ColumnSum)
-OCTAVO_CPU_OPERATION(SumOfSquares)
-OCTAVO_CPU_OPERATION(EmbeddingForward)
-OCTAVO_CPU_OPERATION(EmbeddingBackward)
-OCTAVO_CPU_OPERATION(CrossEntropy)
-OCTAVO_CPU_OPERATION(AdamW)
-#undef OCTAVO_CPU_OPERATION
 
 absl::StatusOr<std::unique_ptr<Backend>> OpenCpuBackend(const BackendOptions& options) {
   if (options.threads < 0 || options.threads > kMaxThreads) {

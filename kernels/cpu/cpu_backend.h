@@ -17,41 +17,18 @@ class CpuBackend final : public Backend {
   CpuBackend(int threads, std::unique_ptr<Memory> memory, std::unique_ptr<Matmul> matmul);
 
   BackendDescription Describe() const override;
-  GemmCounts gemm_counts() const override { return gemm_counts_; }
 
   absl::StatusOr<void*> Allocate(int64_t bytes) override { return memory_->Allocate(bytes); }
   void Free(void* memory) override { memory_->Free(memory); }
   absl::Status CopyIn(void* to, const void* from_host, int64_t bytes) override;
   absl::Status CopyOut(void* to_host, const void* from, int64_t bytes) override;
-  absl::Status Copy(void* to, const void* from, int64_t bytes) override;
-  absl::Status FillZero(void* memory, int64_t bytes) override;
   absl::Status Synchronize() override { return absl::OkStatus(); }
 
-  absl::Status Run(const QuantizeTiles& operation) override;
-  absl::Status Run(const QuantizeBlocks& operation) override;
-  absl::Status Run(const GemmFp8& operation) override;
-  absl::Status Run(const GemmBf16& operation) override;
-  absl::Status Run(const RmsNormForward& operation) override;
-  absl::Status Run(const RmsNormBackward& operation) override;
-  absl::Status Run(const Rope& operation) override;
-  absl::Status Run(const AttentionForward& operation) override;
-  absl::Status Run(const AttentionBackward& operation) override;
-  absl::Status Run(const Add& operation) override;
-  absl::Status Run(const CastToBfloat16& operation) override;
-  absl::Status Run(const SwigluForward& operation) override;
-  absl::Status Run(const SwigluBackward& operation) override;
-  absl::Status Run(const ColumnSum& operation) override;
-  absl::Status Run(const SumOfSquares& operation) override;
-  absl::Status Run(const EmbeddingForward& operation) override;
-  absl::Status Run(const EmbeddingBackward& operation) override;
-  absl::Status Run(const CrossEntropy& operation) override;
-  absl::Status Run(const AdamW& operation) override;
+ protected:
+  absl::Status Execute(const Operation& operation) override;
 
  private:
-  void UseThreads() const;  // of the calling thread's parallel regions
-
   const int threads_;
-  GemmCounts gemm_counts_;
   std::unique_ptr<Memory> memory_;  // outlives what follows
   std::unique_ptr<Matmul> matmul_;
   Scratch a_scratch_{memory_.get()};

@@ -5,16 +5,12 @@
 #include "absl/status/status.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/cpu/scratch.h"
-#include "kernels/ops/adamw.h"
-#include "kernels/ops/attention.h"
-#include "kernels/ops/elementwise.h"
-#include "kernels/ops/matmul.h"
-#include "kernels/ops/norm.h"
-#include "kernels/ops/quantize.h"
-#include "kernels/ops/vocabulary.h"
+#include "kernels/operation.h"
 
 namespace octavo::kernels::cpu {
 
+absl::Status RunOperation(const Copy& operation);
+absl::Status RunOperation(const FillZero& operation);
 absl::Status RunOperation(const QuantizeTiles& operation);
 absl::Status RunOperation(const QuantizeBlocks& operation);
 absl::Status RunOperation(const RmsNormForward& operation);

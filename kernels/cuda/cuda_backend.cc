@@ -1,11 +1,10 @@
-// The CUDA backend as a plug-in. It has the operations of operations.h so far; every other one
-// answers UNIMPLEMENTED and names itself, so the engine cannot train on it yet.
+// The CUDA backend as a plug-in. It has copies and the operations of operations.h so far and no
+// others, so the engine cannot train on it yet.
 #include <cuda_runtime_api.h>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "kernels/backend.h"
-#include "kernels/check.h"
 #include "kernels/cuda/operations.h"
 #include "kernels/plugin.h"
 
@@ -18,11 +17,6 @@ absl::Status ToStatus(cudaError_t error, absl::string_view action) {
   if (error == cudaErrorMemoryAllocation) return absl::ResourceExhaustedError(message);
   if (error == cudaErrorInvalidValue) return absl::InvalidArgumentError(message);
   return absl::InternalError(message);
-}
-
-absl::Status Missing(absl::string_view operation) {
-  return absl::UnimplementedError(
-      absl::StrCat("the CUDA backend has no ", operation, " yet; train on \"cpu\""));
 }
 
 class CudaBackend final : public Backend {
@@ -53,7 +47,6 @@ class CudaBackend final : public Backend {
   ~CudaBackend() override { cudaStreamDestroy(stream_); }
 
   BackendDescription Describe() const override { return description_; }
-  GemmCounts gemm_counts() const override { return counts_; }
 
   absl::StatusOr<void*> Allocate(int64_t bytes) override {
     void* memory = nullptr;
@@ -70,58 +63,37 @@ class CudaBackend final : public Backend {
     RETURN_IF_ERROR(CopyBytes(to_host, from, bytes, cudaMemcpyDeviceToHost));
     return Synchronize();
   }
-  absl::Status Copy(void* to, const void* from, int64_t bytes) override {
-    return CopyBytes(to, from, bytes, cudaMemcpyDeviceToDevice);
-  }
-  absl::Status FillZero(void* memory, int64_t bytes) override {
-    return ToStatus(cudaMemsetAsync(memory, 0, static_cast<size_t>(bytes), stream_),
-                    "clearing memory");
-  }
   absl::Status Synchronize() override {
     return ToStatus(cudaStreamSynchronize(stream_), "running queued operations");
   }
 
-  absl::Status Run(const QuantizeTiles& operation) override {
-    return CheckAndEnqueue(operation, "QuantizeTiles");
+ protected:
+  absl::Status Execute(const Operation& operation) override {
+    const auto enqueue = [this](const auto& op) {
+      return ToStatus(Enqueue(op, stream_), op.kName);
+    };
+    return std::visit(
+        Overloaded{
+            [this](const Copy& op) {
+              return CopyBytes(op.to, op.from, op.bytes, cudaMemcpyDeviceToDevice);
+            },
+            [this](const FillZero& op) {
+              return ToStatus(cudaMemsetAsync(op.memory, 0, static_cast<size_t>(op.bytes), stream_),
+                              op.kName);
+            },
+            [&](const QuantizeTiles& op) { return enqueue(op); },
+            [&](const QuantizeBlocks& op) { return enqueue(op); },
+            [&](const GemmFp8& op) { return enqueue(op); },
+            [&](const RmsNormForward& op) { return enqueue(op); },
+            [&](const RmsNormBackward& op) { return enqueue(op); },
+            [](const auto&) { return absl::UnimplementedError(""); },
+        },
+        operation);
   }
-  absl::Status Run(const QuantizeBlocks& operation) override {
-    return CheckAndEnqueue(operation, "QuantizeBlocks");
-  }
-  absl::Status Run(const GemmFp8& operation) override {
-    RETURN_IF_ERROR(CheckAndEnqueue(operation, "GemmFp8"));
-    ++counts_.fp8;
-    return absl::OkStatus();
-  }
-  absl::Status Run(const RmsNormForward& operation) override {
-    return CheckAndEnqueue(operation, "RmsNormForward");
-  }
-  absl::Status Run(const RmsNormBackward& operation) override {
-    return CheckAndEnqueue(operation, "RmsNormBackward");
-  }
-  absl::Status Run(const GemmBf16&) override { return Missing("GemmBf16"); }
-  absl::Status Run(const Rope&) override { return Missing("Rope"); }
-  absl::Status Run(const AttentionForward&) override { return Missing("AttentionForward"); }
-  absl::Status Run(const AttentionBackward&) override { return Missing("AttentionBackward"); }
-  absl::Status Run(const Add&) override { return Missing("Add"); }
-  absl::Status Run(const CastToBfloat16&) override { return Missing("CastToBfloat16"); }
-  absl::Status Run(const SwigluForward&) override { return Missing("SwigluForward"); }
-  absl::Status Run(const SwigluBackward&) override { return Missing("SwigluBackward"); }
-  absl::Status Run(const ColumnSum&) override { return Missing("ColumnSum"); }
-  absl::Status Run(const SumOfSquares&) override { return Missing("SumOfSquares"); }
-  absl::Status Run(const EmbeddingForward&) override { return Missing("EmbeddingForward"); }
-  absl::Status Run(const EmbeddingBackward&) override { return Missing("EmbeddingBackward"); }
-  absl::Status Run(const CrossEntropy&) override { return Missing("CrossEntropy"); }
-  absl::Status Run(const AdamW&) override { return Missing("AdamW"); }
 
  private:
   CudaBackend(BackendDescription description, cudaStream_t stream)
       : description_(std::move(description)), stream_(stream) {}
-
-  template <typename Operation>
-  absl::Status CheckAndEnqueue(const Operation& operation, absl::string_view name) {
-    RETURN_IF_ERROR(Check(operation));
-    return ToStatus(Enqueue(operation, stream_), name);
-  }
 
   absl::Status CopyBytes(void* to, const void* from, int64_t bytes, cudaMemcpyKind kind) {
     return ToStatus(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), kind, stream_),
@@ -130,7 +102,6 @@ class CudaBackend final : public Backend {
 
   const BackendDescription description_;
   const cudaStream_t stream_;
-  GemmCounts counts_;
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 namespace octavo::kernels {
 
 struct AdamW {
+  static constexpr char kName[] = "AdamW";
   float* master;
   const float* gradient;
   float* exp_avg;

@@ -14,6 +14,7 @@ namespace octavo::kernels {
 //   x1' = x1 cos - x2 sin;  x2' = x2 cos + x1 sin
 // With `inverse` the angle is negated, which is the backward.
 struct Rope {
+  static constexpr char kName[] = "Rope";
   bfloat16* x;          // [tokens, heads, head_dim]
   const float* cosine;  // [max_position, head_dim / 2], float32 that hold BF16 values
   const float* sine;
@@ -29,6 +30,7 @@ struct Rope {
 //   p = softmax_j(scale * q_t . k_j);  out_t = sum_j p_j v_j
 // Softmax in float32, the result rounded to BF16 once.
 struct AttentionForward {
+  static constexpr char kName[] = "AttentionForward";
   const bfloat16* q;           // [tokens, heads, head_dim]
   const bfloat16* k;           // [tokens, kv_heads, head_dim]
   const bfloat16* v;           // [tokens, kv_heads, head_dim]
@@ -45,6 +47,7 @@ struct AttentionForward {
 //   dv_j = sum_t p dout_t;  ds = p (dout_t . v_j - dout_t . out_t)
 //   dq_t = scale sum_j ds k_j;  dk_j = scale sum_t ds q_t
 struct AttentionBackward {
+  static constexpr char kName[] = "AttentionBackward";
   const bfloat16* q;
   const bfloat16* k;
   const bfloat16* v;

@@ -9,6 +9,7 @@ namespace octavo::kernels {
 
 // y = a + b in float32, rounded to BF16.
 struct Add {
+  static constexpr char kName[] = "Add";
   const bfloat16* a;
   const bfloat16* b;
   bfloat16* y;  // may be a or b
@@ -16,6 +17,7 @@ struct Add {
 };
 
 struct CastToBfloat16 {
+  static constexpr char kName[] = "CastToBfloat16";
   const float* x;
   bfloat16* y;
   int64_t count;
@@ -23,6 +25,7 @@ struct CastToBfloat16 {
 
 // SwiGLU: s = gate * sigmoid(gate), rounded to BF16; y = s * up, rounded to BF16.
 struct SwigluForward {
+  static constexpr char kName[] = "SwigluForward";
   const bfloat16* gate;
   const bfloat16* up;
   bfloat16* y;
@@ -32,6 +35,7 @@ struct SwigluForward {
 //   dup = dy * s;  dgate = dy * up * (sigmoid + gate * sigmoid * (1 - sigmoid))
 // In float32, each rounded once.
 struct SwigluBackward {
+  static constexpr char kName[] = "SwigluBackward";
   const bfloat16* dy;
   const bfloat16* gate;
   const bfloat16* up;
@@ -42,6 +46,7 @@ struct SwigluBackward {
 
 // out[c] += sum_r x[r,c], in float32, rows in a fixed order: the bias gradient.
 struct ColumnSum {
+  static constexpr char kName[] = "ColumnSum";
   const bfloat16* x;  // [rows, columns]
   float* out;         // [columns]
   int64_t rows;
@@ -50,6 +55,7 @@ struct ColumnSum {
 
 // result[0] += sum x^2 in float64 in a fixed order. NaN and Inf in x make it non-finite.
 struct SumOfSquares {
+  static constexpr char kName[] = "SumOfSquares";
   const float* x;
   int64_t count;
   double* result;  // [1]

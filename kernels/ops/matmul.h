@@ -29,6 +29,7 @@ enum class ResultType { kBfloat16, kFloat32 };
 // float32, so |c - exact| <= 4 * sqrt(K) * 2^-24 * sum_k |a||b| + 2^-126, plus 2^-8 |c| where c is
 // BF16.
 struct GemmFp8 {
+  static constexpr char kName[] = "GemmFp8";
   Fp8Matrix a;  // [M, K]
   Fp8Matrix b;  // [N, K]; not both operands may have blocks (no cuBLASLt kernel exists for that)
   const bfloat16* bias;  // [N], added in float32 before the result is rounded; null: none
@@ -44,6 +45,7 @@ enum class Layout {
 
 // The same over BF16 operands, with the same bound.
 struct GemmBf16 {
+  static constexpr char kName[] = "GemmBf16";
   const bfloat16* a;  // [M, K] or, transposed, [K, M]
   const bfloat16* b;  // [N, K] or, transposed, [K, N]
   Layout a_layout;

@@ -11,6 +11,7 @@
 namespace octavo::kernels {
 
 struct RmsNormForward {
+  static constexpr char kName[] = "RmsNormForward";
   const bfloat16* x;       // [rows, columns]
   const bfloat16* weight;  // [columns]
   bfloat16* y;             // [rows, columns]; may be x
@@ -23,6 +24,7 @@ struct RmsNormForward {
 //   g = dy * weight;  dx = r * (g - x * r^2 * mean_c(g * x))  (+ dx_add)
 //   dweight[c] += sum_r dy * x * r
 struct RmsNormBackward {
+  static constexpr char kName[] = "RmsNormBackward";
   const bfloat16* dy;        // [rows, columns]
   const bfloat16* x;         // [rows, columns]
   const bfloat16* weight;    // [columns]

@@ -15,6 +15,7 @@ namespace octavo::kernels {
 // Activations and output gradients: tiles along rows (for FProp, DGrad) and, from the same source,
 // along columns (for WGrad).
 struct QuantizeTiles {
+  static constexpr char kName[] = "QuantizeTiles";
   const bfloat16* x;  // [rows, columns]
   int64_t rows;
   int64_t columns;
@@ -28,6 +29,7 @@ struct QuantizeTiles {
 // Weights: 128x128 blocks of the FP32 master, rounded to BF16 first (as TransformerEngine's sharded
 // path does).
 struct QuantizeBlocks {
+  static constexpr char kName[] = "QuantizeBlocks";
   const float* x;  // [rows, columns]
   int64_t rows;
   int64_t columns;

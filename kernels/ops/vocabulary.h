@@ -9,6 +9,7 @@ namespace octavo::kernels {
 
 // y[t] = table[ids[t]]
 struct EmbeddingForward {
+  static constexpr char kName[] = "EmbeddingForward";
   const bfloat16* table;  // [vocabulary, columns]
   const int32_t* ids;     // [tokens], in [0, vocabulary)
   bfloat16* y;            // [tokens, columns]
@@ -19,6 +20,7 @@ struct EmbeddingForward {
 // dtable[ids[t]] += dy[t], in float32; tokens of one id are added in ascending t, so the result is
 // reproducible.
 struct EmbeddingBackward {
+  static constexpr char kName[] = "EmbeddingBackward";
   const bfloat16* dy;  // [tokens, columns]
   const int32_t* ids;
   float* dtable;  // [vocabulary, columns]
@@ -31,6 +33,7 @@ struct EmbeddingBackward {
 // (masked). With write_gradient, logits[t, v] becomes (softmax - onehot) * gradient_scale, rounded
 // to BF16; 0 in masked rows.
 struct CrossEntropy {
+  static constexpr char kName[] = "CrossEntropy";
   bfloat16* logits;        // [tokens, vocabulary]
   const int32_t* targets;  // [tokens]
   float* loss;             // [tokens]

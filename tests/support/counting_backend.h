@@ -18,7 +18,6 @@ class CountingBackend final : public kernels::Backend {
   int64_t allocations() const { return allocations_; }  // ever
 
   kernels::BackendDescription Describe() const override { return backend_->Describe(); }
-  kernels::GemmCounts gemm_counts() const override { return backend_->gemm_counts(); }
   absl::StatusOr<void*> Allocate(int64_t bytes) override {
     absl::StatusOr<void*> memory = backend_->Allocate(bytes);
     if (memory.ok()) {
@@ -42,38 +41,12 @@ class CountingBackend final : public kernels::Backend {
   absl::Status CopyOut(void* to, const void* from, int64_t bytes) override {
     return backend_->CopyOut(to, from, bytes);
   }
-  absl::Status Copy(void* to, const void* from, int64_t bytes) override {
-    return backend_->Copy(to, from, bytes);
-  }
-  absl::Status FillZero(void* memory, int64_t bytes) override {
-    return backend_->FillZero(memory, bytes);
-  }
   absl::Status Synchronize() override { return backend_->Synchronize(); }
 
-#define OCTAVO_PASS_ON(Operation)                                  \
-  absl::Status Run(const kernels::Operation& operation) override { \
-    return backend_->Run(operation);                               \
+ protected:
+  absl::Status Execute(const kernels::Operation& operation) override {
+    return backend_->Run(operation);
   }
-  OCTAVO_PASS_ON(QuantizeTiles)
-  OCTAVO_PASS_ON(QuantizeBlocks)
-  OCTAVO_PASS_ON(GemmFp8)
-  OCTAVO_PASS_ON(GemmBf16)
-  OCTAVO_PASS_ON(RmsNormForward)
-  OCTAVO_PASS_ON(RmsNormBackward)
-  OCTAVO_PASS_ON(Rope)
-  OCTAVO_PASS_ON(AttentionForward)
-  OCTAVO_PASS_ON(AttentionBackward)
-  OCTAVO_PASS_ON(Add)
-  OCTAVO_PASS_ON(CastToBfloat16)
-  OCTAVO_PASS_ON(SwigluForward)
-  OCTAVO_PASS_ON(SwigluBackward)
-  OCTAVO_PASS_ON(ColumnSum)
-  OCTAVO_PASS_ON(SumOfSquares)
-  OCTAVO_PASS_ON(EmbeddingForward)
-  OCTAVO_PASS_ON(EmbeddingBackward)
-  OCTAVO_PASS_ON(CrossEntropy)
-  OCTAVO_PASS_ON(AdamW)
-#undef OCTAVO_PASS_ON
 
  private:
   std::unique_ptr<kernels::Backend> backend_;

@@ -115,7 +115,9 @@ class Model {
                             engine::RecipePlan::Precision precision) {
     return Take(transformer_->Logits(batch, indices, precision));
   }
-  void ClearGradients() { Check(backend_->FillZero(parameters_->gradient(), Bytes())); }
+  void ClearGradients() {
+    Check(backend_->Run(kernels::FillZero{.memory = parameters_->gradient(), .bytes = Bytes()}));
+  }
 
   ValueMap Gradients() {
     std::vector<float> flat(layout_.elements);

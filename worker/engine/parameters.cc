@@ -9,7 +9,8 @@ namespace {
 
 absl::StatusOr<kernels::Buffer<float>> CreateZeroed(kernels::Backend* backend, int64_t count) {
   ASSIGN_OR_RETURN(kernels::Buffer<float> buffer, kernels::Buffer<float>::Create(backend, count));
-  RETURN_IF_ERROR(backend->FillZero(buffer.data(), buffer.bytes()));
+  RETURN_IF_ERROR(
+      backend->Run(kernels::FillZero{.memory = buffer.data(), .bytes = buffer.bytes()}));
   return buffer;
 }
 

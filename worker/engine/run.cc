@@ -53,8 +53,9 @@ absl::StatusOr<std::optional<double>> Run::ProbeBf16(const Batch& batch) {
 
 absl::Status Run::Accumulate(const std::vector<Batch>& batches, StepReport* report) {
   const Parameters& parameters = *parts_.parameters;
-  RETURN_IF_ERROR(parts_.backend->FillZero(
-      parameters.gradient(), parameters.layout().elements * static_cast<int64_t>(sizeof(float))));
+  RETURN_IF_ERROR(parts_.backend->Run(kernels::FillZero{
+      .memory = parameters.gradient(),
+      .bytes = parameters.layout().elements * static_cast<int64_t>(sizeof(float))}));
   for (const Batch& batch : batches) report->step_tokens += CountTargets(batch);
   if (report->step_tokens == 0) return absl::OkStatus();
   const kernels::GemmCounts before = parts_.backend->gemm_counts();

@@ -1,6 +1,7 @@
 // Opening backends, and their memory.
 #include "kernels/backend.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -81,14 +82,123 @@ TEST(BackendMemory, CopiesAndClears) {
   const std::vector<int32_t> in = {1, 2, 3};
   std::vector<int32_t> out(3);
   ASSERT_TRUE(backend->CopyIn(buffer->data(), in.data(), 12).ok());
-  ASSERT_TRUE(backend->Copy(other->data(), buffer->data(), 12).ok());
-  ASSERT_TRUE(backend->FillZero(buffer->data(), 4).ok());
+  ASSERT_TRUE(backend->Run(Copy{.to = other->data(), .from = buffer->data(), .bytes = 12}).ok());
+  ASSERT_TRUE(backend->Run(FillZero{.memory = buffer->data(), .bytes = 4}).ok());
   ASSERT_TRUE(backend->CopyOut(out.data(), other->data(), 12).ok());
   EXPECT_EQ(out, in);
   ASSERT_TRUE(backend->CopyOut(out.data(), buffer->data(), 12).ok());
   EXPECT_EQ(out, (std::vector<int32_t>{0, 2, 3}));
   EXPECT_TRUE(backend->Synchronize().ok());
-  EXPECT_EQ(backend->FillZero(buffer->data(), -1).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(backend->Run(FillZero{.memory = buffer->data(), .bytes = -1}).message(),
+            "FillZero: bytes is -1, must not be negative");
+  EXPECT_EQ(backend->Run(Copy{.to = nullptr, .from = buffer->data(), .bytes = 4}).message(),
+            "Copy: to is null");
+  EXPECT_EQ(backend->CopyIn(buffer->data(), in.data(), -1).code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+// Larger than what one thread clears, with a remainder, and nothing beyond its end.
+TEST(BackendMemory, ClearsWithSeveralThreads) {
+  auto backend = OpenBackend("cpu", {.threads = 3});
+  ASSERT_TRUE(backend.ok());
+  constexpr int64_t kBytes = (5 << 20) + 123;
+  const auto buffer = Buffer<char>::Create(backend->get(), kBytes + 1);
+  std::vector<char> bytes(kBytes + 1, 7);
+  ASSERT_TRUE((*backend)->CopyIn(buffer->data(), bytes.data(), kBytes + 1).ok());
+  ASSERT_TRUE((*backend)->Run(FillZero{.memory = buffer->data(), .bytes = kBytes}).ok());
+  ASSERT_TRUE((*backend)->CopyOut(bytes.data(), buffer->data(), kBytes + 1).ok());
+  EXPECT_EQ(std::count(bytes.begin(), bytes.end(), 0), kBytes);
+  EXPECT_EQ(bytes.back(), 7);
+}
+
+// What the base class does for every backend, seen through one that has Add alone, and that only
+// for small counts.
+class SmallAdds final : public Backend {
+ public:
+  BackendDescription Describe() const override {
+    return {.name = "small", .device = "", .matmul = "", .memory_bytes = 0};
+  }
+  absl::StatusOr<void*> Allocate(int64_t) override { return absl::UnimplementedError("memory"); }
+  void Free(void*) override {}
+  absl::Status CopyIn(void*, const void*, int64_t) override { return absl::OkStatus(); }
+  absl::Status CopyOut(void*, const void*, int64_t) override { return absl::OkStatus(); }
+  absl::Status Synchronize() override {
+    ++waits;
+    return absl::OkStatus();
+  }
+  int executed = 0;
+  int waits = 0;
+
+ protected:
+  absl::Status Execute(const Operation& operation) override {
+    ++executed;
+    if (!std::holds_alternative<Add>(operation)) return absl::UnimplementedError("");
+    if (std::get<Add>(operation).count > 4) return absl::UnimplementedError("more than 4 elements");
+    return absl::OkStatus();
+  }
+};
+
+const bfloat16 kNumbers[8] = {};
+bfloat16 results[8];
+const Add kAdd = {.a = kNumbers, .b = kNumbers, .y = results, .count = 4};
+const size_t kAddIndex = Operation(kAdd).index();
+
+TEST(Backend, NamesWhatItDoesNotImplement) {
+  SmallAdds backend;
+  const absl::Status missing = backend.Run(FillZero{.memory = results, .bytes = 1});
+  EXPECT_EQ(missing.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(missing.message(), "backend \"small\" does not implement FillZero");
+  Add add = kAdd;
+  add.count = 5;
+  EXPECT_EQ(backend.Run(add).message(),
+            "backend \"small\" does not implement Add: more than 4 elements");
+}
+
+TEST(Backend, ExecutesOnlyWhatWasChecked) {
+  SmallAdds backend;
+  Add add = kAdd;
+  add.y = nullptr;
+  EXPECT_EQ(backend.Run(add).message(), "Add: y is null");
+  EXPECT_EQ(backend.executed, 0);
+}
+
+TEST(Backend, TalliesWhatRanAndTimesItWhenAsked) {
+  SmallAdds backend;
+  EXPECT_TRUE(backend.Run(kAdd).ok());
+  EXPECT_FALSE(backend.Run(FillZero{.memory = results, .bytes = 1}).ok());
+  EXPECT_EQ(backend.tallies()[kAddIndex].runs, 1);
+  EXPECT_EQ(backend.tallies()[kAddIndex].seconds, 0);
+  EXPECT_EQ(backend.waits, 0);
+  EXPECT_STREQ(kOperationNames[kAddIndex], "Add");
+  backend.TimeOperations();
+  EXPECT_TRUE(backend.Run(kAdd).ok());
+  EXPECT_EQ(backend.tallies()[kAddIndex].runs, 2);
+  EXPECT_GT(backend.tallies()[kAddIndex].seconds, 0);
+  EXPECT_EQ(backend.waits, 1) << "the time of an operation that was not waited for";
+  int64_t runs = 0;
+  for (const OperationTally& tally : backend.tallies()) runs += tally.runs;
+  EXPECT_EQ(runs, 2) << "what failed is not counted";
+}
+
+TEST(Backend, RecordsWhatRanBetweenTwoCalls) {
+  SmallAdds backend;
+  Program program;
+  EXPECT_TRUE(backend.Run(kAdd).ok());
+  backend.Record(&program);
+  EXPECT_TRUE(backend.Run(kAdd).ok());
+  EXPECT_FALSE(backend.Run(FillZero{.memory = results, .bytes = 1}).ok());
+  Add other = kAdd;
+  other.count = 3;
+  EXPECT_TRUE(backend.Run(other).ok());
+  backend.Record(nullptr);
+  EXPECT_TRUE(backend.Run(kAdd).ok());
+  ASSERT_EQ(program.size(), 2u);
+  EXPECT_EQ(std::get<Add>(program[1]).count, 3);
+  EXPECT_TRUE(backend.Run(program).ok());
+  EXPECT_EQ(backend.tallies()[kAddIndex].runs, 6);
+  std::get<Add>(program[0]).count = 5;
+  EXPECT_EQ(backend.Run(program).code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(backend.tallies()[kAddIndex].runs, 6) << "nothing runs behind what failed";
 }
 
 }  // namespace

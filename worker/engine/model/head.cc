@@ -113,8 +113,9 @@ absl::StatusOr<std::vector<float>> Head::Logits(const Pass& pass, const Bfloat16
     const int64_t rows = std::min(chunk_rows_, count - first);
     bfloat16* const gathered = workspace.branch.data();
     for (int64_t row = 0; row < rows; ++row) {
-      RETURN_IF_ERROR(pass.backend->Copy(gathered + row * hidden_,
-                                         x + indices[first + row] * hidden_, row_bytes));
+      RETURN_IF_ERROR(pass.backend->Run(kernels::Copy{.to = gathered + row * hidden_,
+                                                      .from = x + indices[first + row] * hidden_,
+                                                      .bytes = row_bytes}));
     }
     RETURN_IF_ERROR(norm_.Forward(pass, gathered, rows, workspace.normalised.data(), nullptr));
     RETURN_IF_ERROR(Multiply(pass, weight, workspace.normalised.data(), rows));

@@ -109,7 +109,7 @@ absl::Status LayeredTransformer::Allocate(const ModelConfig& config, const Param
                                                  backend_));
   ASSIGN_OR_RETURN(batch_, DeviceBatch::Create(config, max_tokens_, backend_));
   ASSIGN_OR_RETURN(nonfinite_, Buffer<uint32_t>::Create(backend_, 1));
-  return backend_->FillZero(nonfinite_.data(), nonfinite_.bytes());
+  return backend_->Run(kernels::FillZero{.memory = nonfinite_.data(), .bytes = nonfinite_.bytes()});
 }
 
 absl::Status LayeredTransformer::AllocateLayers(const ModelConfig& config,
@@ -266,7 +266,8 @@ absl::StatusOr<LossSum> LayeredTransformer::SumLoss(const Batch& batch) const {
 absl::StatusOr<int64_t> LayeredTransformer::TakeNonfiniteInputs() {
   uint32_t count = 0;
   RETURN_IF_ERROR(backend_->CopyOut(&count, nonfinite_.data(), sizeof(count)));
-  RETURN_IF_ERROR(backend_->FillZero(nonfinite_.data(), nonfinite_.bytes()));
+  RETURN_IF_ERROR(
+      backend_->Run(kernels::FillZero{.memory = nonfinite_.data(), .bytes = nonfinite_.bytes()}));
   return count;
 }
 

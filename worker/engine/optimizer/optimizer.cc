@@ -20,7 +20,8 @@ absl::StatusOr<Optimizer> Optimizer::Create(const OptimizerPlan& plan, kernels::
 }
 
 absl::StatusOr<double> Optimizer::GradientNorm(const Parameters& parameters) {
-  RETURN_IF_ERROR(backend_->FillZero(sum_of_squares_.data(), sum_of_squares_.bytes()));
+  RETURN_IF_ERROR(backend_->Run(
+      kernels::FillZero{.memory = sum_of_squares_.data(), .bytes = sum_of_squares_.bytes()}));
   // One pass over everything: the padding between parameters is zero and stays so.
   RETURN_IF_ERROR(backend_->Run(kernels::SumOfSquares{.x = parameters.gradient(),
                                                       .count = parameters.layout().elements,
