@@ -120,14 +120,8 @@ void Bench::MeasureBaselines() {
   constexpr int64_t kCopied = int64_t{1} << 26;  // more than the caches hold
   char* const from = Make<char>(kCopied);
   char* const to = Make<char>(kCopied);
-  Require(backend_->FillZero(from, kCopied));
-  double best = std::numeric_limits<double>::infinity();
-  for (int run = 0; run < kRuns; ++run) {
-    const double start = ProcessorSeconds();
-    Require(backend_->Copy(to, from, kCopied));
-    Require(backend_->Synchronize());
-    best = std::min(best, ProcessorSeconds() - start);
-  }
+  Require(backend_->Run(FillZero{.memory = from, .bytes = kCopied}));
+  const double best = Time(Copy{.to = to, .from = from, .bytes = kCopied});
   copy_seconds_per_byte_ = best / (2.0 * kCopied);
   Report("Copy of 64 MiB", best, std::nullopt);
 }
