@@ -1,212 +1,287 @@
 // Formula: kernels/ops/attention.h. Probabilities are computed again from q, k and log_sum_exp.
 //
-// dk and dv of a key collect from many queries. Each KV head's query blocks are dealt to kParts
-// sums, each with one writer that goes through its blocks in order, and the sums are then added in
-// order: the result does not depend on the number of threads.
+// dk and dv of a key collect from many queries. The query blocks of a KV head and a segment are
+// dealt to sums of their own, each with one writer that goes through its blocks in order, and the
+// sums are then added in order: the result does not depend on the number of threads.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/attention_backward.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+// Below what must come first.
 #include <omp.h>
 
 #include "base/status.h"
-#include "kernels/cpu/attention_shape.h"
+#include "kernels/cpu/attention_inl.h"
 #include "kernels/cpu/operations.h"
 
+#ifndef OCTAVO_KERNELS_CPU_ATTENTION_BACKWARD_
+#define OCTAVO_KERNELS_CPU_ATTENTION_BACKWARD_
 namespace octavo::kernels::cpu {
-namespace {
 
-constexpr int64_t kTasks = 8;  // at least so many independent sums, for so many threads
-
-struct Task {
+// The blocks part, part + parts, ... of a segment, for every query head of a KV head.
+struct BackwardTask {
   const AttentionBackward* op;
   const AttentionShape* shape;
   const float* k_panels;  // of the KV head
-  const float* k_rows;
   const float* v_panels;
-  float* dk;  // [padded_tokens, padded_dim] of this task alone
+  float* dk;  // [tokens, padded_dim] of this part, the rows of other segments untouched
   float* dv;
-  float* work;  // of the thread
+  float* memory;  // of the thread
+  TokenRange segment;
   int64_t kv_head;
   int64_t part;
   int64_t parts;
 };
 
 // A block's working set in a thread's memory.
-struct Work {
-  float* q;     // [kBlock, padded_dim]
-  float* dout;  // [kBlock, padded_dim]
-  float* dq;    // [kBlock, padded_dim]
-  float* p;     // [kBlock, keys]
-  float* ds;    // [kBlock, keys]
+struct BackwardWork {
+  float* q;       // [kBlock, padded_dim]
+  float* dout;    // [kBlock, padded_dim]
+  float* dq;      // [kBlock, padded_dim]
+  float* p;       // [kBlock, keys]
+  float* ds;      // [kBlock, keys]
+  float* k_rows;  // [keys, padded_dim]
 
   static int64_t Floats(const AttentionShape& shape) {
-    return kBlock * (3 * shape.padded_dim + 2 * shape.padded_tokens);
+    return (3 * kBlock + kTileKeys) * shape.padded_dim + 2 * kBlock * kTileKeys;
   }
-  Work(const AttentionShape& shape, float* memory)
+  BackwardWork(const AttentionShape& shape, float* memory)
       : q(memory),
         dout(q + kBlock * shape.padded_dim),
         dq(dout + kBlock * shape.padded_dim),
         p(dq + kBlock * shape.padded_dim),
-        ds(p + kBlock * shape.padded_tokens) {}
+        ds(p + kBlock * kTileKeys),
+        k_rows(ds + kBlock * kTileKeys) {}
 };
 
-// result[key] += sum over the block's queries of weights[query, key] * x[query]
-OCTAVO_INLINE void SumOverQueries(const AttentionShape& shape, const Span& span,
-                                  const float* weights, const float* x, float* result) {
-  Multiply({.a = weights,
-            .a_row_stride = 1,
-            .a_k_stride = span.keys,
-            .b = x,
-            .b_pitch = shape.padded_dim,
-            .b_panel_stride = kPanel,
-            .c = result + span.from * shape.padded_dim,
-            .c_pitch = shape.padded_dim,
-            .m = span.keys,
-            .n = shape.padded_dim,
-            .k = span.queries()});
+// Sums over parts of one KV head: result = bf16(factor * sum).
+struct PartSums {
+  const float* sums;  // [parts, tokens, padded_dim]
+  int64_t parts;
+  float factor;
+  bfloat16* result;  // the head's first token
+};
+
+}  // namespace octavo::kernels::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace octavo::kernels::cpu {
+namespace HWY_NAMESPACE {
+namespace {
+
+// result[key] += sum over the queries of weights[query, key] * x[query], for the tile's keys that
+// the block may look at: rows of other segments have other writers.
+HWY_INLINE void SumOverQueries(const AttentionShape& shape, int64_t queries, const KeyTile& tile,
+                               const float* weights, const float* x, float* result) {
+  Multiply<Result::kAdd>({.a = weights + (tile.first - tile.from),
+                          .a_row_stride = 1,
+                          .a_k_stride = tile.keys,
+                          .b = x,
+                          .b_pitch = shape.padded_dim,
+                          .b_panel_stride = kPanel,
+                          .c = result + tile.first * shape.padded_dim,
+                          .c_pitch = shape.padded_dim,
+                          .m = tile.end - tile.first,
+                          .n = shape.padded_dim,
+                          .k = queries});
 }
 
-OCTAVO_INLINE float Dot(const bfloat16* x, const bfloat16* y, int64_t count) {
-  Floats sums = {};
-  int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) sums += Load(x + i) * Load(y + i);
-  if (i < count) sums += LoadPart(x + i, count - i) * LoadPart(y + i, count - i);
+HWY_INLINE float Dot(const bfloat16* x, const bfloat16* y, int64_t count) {
+  Floats sums = Zeros();
+  for (int64_t i = 0; i < count; i += kLanes)
+    sums = MulAdd(LoadUpTo(x + i, count - i), LoadUpTo(y + i, count - i), sums);
   return Sum(sums);
 }
 
 // p = e^(score - log_sum_exp) from scores in p; ds = p (dp - dout . out) from dp in ds.
-OCTAVO_INLINE void Differentiate(const AttentionShape& shape, const Span& span, int64_t token,
-                                 float log_sum_exp, float dout_out, float* p, float* ds) {
-  ScaleAndMask(shape, span, token, p);
-  for (int64_t j = 0; j < span.keys; j += kLanes) {
-    const Floats probability = Exp(Load(p + j) - log_sum_exp);
+HWY_INLINE void DifferentiateRow(int64_t keys, float log_sum_exp, float dout_out, float* p,
+                                 float* ds) {
+  const Floats subtracted = Splat(log_sum_exp);
+  const Floats mean = Splat(dout_out);
+  for (int64_t j = 0; j < keys; j += kLanes) {
+    const Floats probability = Exp(Load(p + j) - subtracted);
     Store(p + j, probability);
-    Store(ds + j, probability * (Load(ds + j) - dout_out));
+    Store(ds + j, probability * (Load(ds + j) - mean));
   }
 }
 
-OCTAVO_INLINE void RunBlock(const Task& task, int64_t head, int64_t block) {
+HWY_INLINE void RunBlock(const BackwardTask& task, int64_t head, const TokenRange& queries) {
   const AttentionBackward& op = *task.op;
   const AttentionShape& shape = *task.shape;
-  const Span span = SpanOf(shape, block);
-  const int64_t pitch = shape.heads * shape.head_dim;
-  const int64_t at = span.start * pitch + head * shape.head_dim;
-  const Work work(shape, task.work);
+  const int64_t at = queries.start * shape.query_pitch + head * shape.head_dim;
+  const float* const log_sum_exp = op.log_sum_exp + head * shape.tokens + queries.start;
+  const BackwardWork work(shape, task.memory);
+  float dout_out[kBlock];
 
-  WidenRows(op.q + at, pitch, span.queries(), shape, work.q);
-  WidenRows(op.dout + at, pitch, span.queries(), shape, work.dout);
-  DotAll(shape, span, work.q, task.k_panels, work.p);
-  DotAll(shape, span, work.dout, task.v_panels, work.ds);
-  for (int64_t i = 0; i < span.queries(); ++i) {
-    const int64_t token = span.start + i;
-    const float dout_out = Dot(op.dout + at + i * pitch, op.out + at + i * pitch, shape.head_dim);
-    Differentiate(shape, span, token, op.log_sum_exp[head * shape.tokens + token], dout_out,
-                  work.p + i * span.keys, work.ds + i * span.keys);
+  WidenRows(shape, op.q + at, shape.query_pitch, queries.count(), work.q);
+  WidenRows(shape, op.dout + at, shape.query_pitch, queries.count(), work.dout);
+  std::fill(work.dq, work.dq + queries.count() * shape.padded_dim, 0.0f);
+  for (int64_t i = 0; i < queries.count(); ++i) {
+    const int64_t row = at + i * shape.query_pitch;
+    dout_out[i] = Dot(op.dout + row, op.out + row, shape.head_dim);
   }
-  std::fill(work.dq, work.dq + span.queries() * shape.padded_dim, 0.0f);
-  SumAll(shape, span, work.ds, task.k_rows, work.dq);
-  for (int64_t i = 0; i < span.queries(); ++i) {
-    bfloat16* const dq = op.dq + at + i * pitch;
-    for (int64_t d = 0; d < shape.head_dim; ++d)
-      dq[d] = ToBfloat16(work.dq[i * shape.padded_dim + d] * shape.scale);
+  for (KeyTile tile = FirstTile(shape, queries); tile.from < queries.end;
+       tile = NextTile(shape, queries, tile)) {
+    WidenTile(shape, op.k + task.kv_head * shape.head_dim, tile, work.k_rows);
+    DotAll(shape, queries.count(), tile, work.q, task.k_panels, work.p);
+    DotAll(shape, queries.count(), tile, work.dout, task.v_panels, work.ds);
+    for (int64_t i = 0; i < queries.count(); ++i) {
+      float* const p = work.p + i * tile.keys;
+      ScaleAndMask(shape, tile, queries.start + i, p);
+      DifferentiateRow(tile.keys, log_sum_exp[i], dout_out[i], p, work.ds + i * tile.keys);
+    }
+    SumOverKeys(shape, queries.count(), tile, work.ds, work.k_rows, work.dq);
+    SumOverQueries(shape, queries.count(), tile, work.ds, work.q, task.dk);
+    SumOverQueries(shape, queries.count(), tile, work.p, work.dout, task.dv);
   }
-  SumOverQueries(shape, span, work.ds, work.q, task.dk);
-  SumOverQueries(shape, span, work.p, work.dout, task.dv);
+  for (int64_t i = 0; i < queries.count(); ++i) {
+    StoreRow(shape, work.dq + i * shape.padded_dim, shape.scale,
+             op.dq + at + i * shape.query_pitch);
+  }
 }
 
-struct BackwardTask {
-  OCTAVO_INLINE static void Run(const Task* task) {
-    const AttentionShape& shape = *task->shape;
-    std::fill(task->dk, task->dk + shape.head_floats(), 0.0f);
-    std::fill(task->dv, task->dv + shape.head_floats(), 0.0f);
-    for (int64_t i = 0; i < shape.group(); ++i) {
-      for (int64_t block = task->part; block < shape.blocks(); block += task->parts)
-        RunBlock(*task, task->kv_head * shape.group() + i, block);
-    }
+void RunBackwardTask(const BackwardTask& task) {
+  const AttentionShape& shape = *task.shape;
+  const int64_t start = task.segment.start * shape.padded_dim;
+  const int64_t end = task.segment.end * shape.padded_dim;
+  std::fill(task.dk + start, task.dk + end, 0.0f);
+  std::fill(task.dv + start, task.dv + end, 0.0f);
+  for (int64_t i = 0; i < shape.group(); ++i) {
+    for (int64_t block = task.part; block < BlockCount(task.segment); block += task.parts)
+      RunBlock(task, task.kv_head * shape.group() + i, BlockOf(task.segment, block));
   }
-};
+}
+
+void AddParts(const AttentionShape& shape, const PartSums& of, int64_t token) {
+  const float* const first = of.sums + token * shape.padded_dim;
+  bfloat16* const result = of.result + token * shape.key_pitch;
+  for (int64_t d = 0; d < shape.head_dim; d += kLanes) {
+    Floats sum = Load(first + d);
+    for (int64_t part = 1; part < of.parts; ++part)
+      sum = sum + Load(first + part * shape.tokens * shape.padded_dim + d);
+    StoreUpTo(result + d, sum * Splat(of.factor), shape.head_dim - d);
+  }
+}
+
+void PackBackward(const AttentionShape& shape, const bfloat16* head, int64_t index, float* panels) {
+  PackPanel(shape, head, index, panels);
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace octavo::kernels::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace octavo::kernels::cpu {
+namespace {
+
+HWY_EXPORT(RunBackwardTask);
+HWY_EXPORT(AddParts);
+HWY_EXPORT(PackBackward);
+
+constexpr int64_t kTasks = 8;  // a segment has at least so many independent sums
 
 // Buffers of the whole operation, all float32.
 struct Buffers {
   int64_t parts;
+  int64_t part_floats;
   float* k_panels;  // [kv_heads, head_floats]
-  float* k_rows;
   float* v_panels;
-  float* dk;  // [kv_heads, parts, head_floats]
+  float* dk;  // [kv_heads, parts, tokens, padded_dim]
   float* dv;
-  float* work;  // [threads, Work]
+  float* work;  // [threads, BackwardWork]
 
-  static int64_t Floats(const AttentionShape& shape, int64_t parts) {
-    return shape.kv_heads * shape.head_floats() * (3 + 2 * parts) +
-           omp_get_max_threads() * Work::Floats(shape);
+  static int64_t Parts(const AttentionShape& shape) {
+    return std::min(CeilDiv(kTasks, shape.kv_heads), CeilDiv(shape.tokens, kBlock));
   }
-  Buffers(const AttentionShape& shape, int64_t part_count, float* memory) : parts(part_count) {
-    const int64_t all_heads = shape.kv_heads * shape.head_floats();
+  static int64_t Floats(const AttentionShape& shape, int threads) {
+    const int64_t panels = shape.kv_heads * shape.head_floats();
+    const int64_t sums = shape.kv_heads * Parts(shape) * shape.tokens * shape.padded_dim;
+    return 2 * panels + 2 * sums + threads * BackwardWork::Floats(shape);
+  }
+  Buffers(const AttentionShape& shape, float* memory)
+      : parts(Parts(shape)), part_floats(shape.tokens * shape.padded_dim) {
     k_panels = memory;
-    k_rows = k_panels + all_heads;
-    v_panels = k_rows + all_heads;
-    dk = v_panels + all_heads;
-    dv = dk + parts * all_heads;
-    work = dv + parts * all_heads;
+    v_panels = k_panels + shape.kv_heads * shape.head_floats();
+    dk = v_panels + shape.kv_heads * shape.head_floats();
+    dv = dk + shape.kv_heads * parts * part_floats;
+    work = dv + shape.kv_heads * parts * part_floats;
   }
 };
 
 void RunTask(const AttentionBackward& op, const AttentionShape& shape, const Buffers& buffers,
-             int64_t index) {
+             const TokenRange& segment, int64_t index) {
   const int64_t kv_head = index / buffers.parts;
   const int64_t of_head = kv_head * shape.head_floats();
-  const Task task = {.op = &op,
-                     .shape = &shape,
-                     .k_panels = buffers.k_panels + of_head,
-                     .k_rows = buffers.k_rows + of_head,
-                     .v_panels = buffers.v_panels + of_head,
-                     .dk = buffers.dk + index * shape.head_floats(),
-                     .dv = buffers.dv + index * shape.head_floats(),
-                     .work = buffers.work + omp_get_thread_num() * Work::Floats(shape),
-                     .kv_head = kv_head,
-                     .part = index % buffers.parts,
-                     .parts = buffers.parts};
-  Vectorized<BackwardTask>(&task);
+  HWY_DYNAMIC_DISPATCH(RunBackwardTask)
+  ({.op = &op,
+    .shape = &shape,
+    .k_panels = buffers.k_panels + of_head,
+    .v_panels = buffers.v_panels + of_head,
+    .dk = buffers.dk + index * buffers.part_floats,
+    .dv = buffers.dv + index * buffers.part_floats,
+    .memory = buffers.work + omp_get_thread_num() * BackwardWork::Floats(shape),
+    .segment = segment,
+    .kv_head = kv_head,
+    .part = index % buffers.parts,
+    .parts = buffers.parts});
 }
 
-// One token of one KV head: result = bf16(scale * sum over parts).
-void AddParts(const AttentionShape& shape, const Buffers& buffers, const float* sums,
-              int64_t kv_head, int64_t token, float scale, bfloat16* result) {
-  const float* const first =
-      sums + kv_head * buffers.parts * shape.head_floats() + token * shape.padded_dim;
-  for (int64_t d = 0; d < shape.head_dim; ++d) {
-    float sum = first[d];
-    for (int64_t part = 1; part < buffers.parts; ++part)
-      sum += first[part * shape.head_floats() + d];
-    result[(token * shape.kv_heads + kv_head) * shape.head_dim + d] = ToBfloat16(sum * scale);
+// dk and dv of one token.
+void FinishToken(const AttentionBackward& op, const AttentionShape& shape, const Buffers& buffers,
+                 int64_t token) {
+  for (int64_t head = 0; head < shape.kv_heads; ++head) {
+    const int64_t first = head * buffers.parts * buffers.part_floats;
+    const int64_t at = head * shape.head_dim;
+    HWY_DYNAMIC_DISPATCH(AddParts)
+    (shape,
+     {.sums = buffers.dk + first,
+      .parts = buffers.parts,
+      .factor = shape.scale,
+      .result = op.dk + at},
+     token);
+    HWY_DYNAMIC_DISPATCH(AddParts)
+    (shape,
+     {.sums = buffers.dv + first, .parts = buffers.parts, .factor = 1.0f, .result = op.dv + at},
+     token);
   }
 }
 
 }  // namespace
 
+int64_t ScratchBytes(const AttentionBackward& operation, int threads) {
+  return static_cast<int64_t>(sizeof(float)) * Buffers::Floats(AttentionShape(operation), threads);
+}
+
 absl::Status RunAttention(const AttentionBackward& operation, Scratch* scratch) {
   const AttentionShape shape(operation);
   RETURN_IF_ERROR(CheckSpans("AttentionBackward", shape));
-  const int64_t parts = std::min(CeilDiv(kTasks, shape.kv_heads), shape.blocks());
-  ASSIGN_OR_RETURN(float* const memory, scratch->Get<float>(Buffers::Floats(shape, parts)));
-  const Buffers buffers(shape, parts, memory);
+  ASSIGN_OR_RETURN(char* const memory,
+                   scratch->Get<char>(ScratchBytes(operation, omp_get_max_threads())));
+  const Buffers buffers(shape, reinterpret_cast<float*>(memory));
+  const std::vector<TokenRange> segments = SegmentsOf(shape);
+  const int64_t panels = shape.padded_tokens / kPanel;
+  const int64_t sums = shape.kv_heads * buffers.parts;  // of a segment
 #pragma omp parallel
   {
 #pragma omp for schedule(static)
-    for (int64_t g = 0; g < shape.kv_heads; ++g) {
-      const int64_t at = g * shape.head_floats();
-      Vectorized<WidenHeadPanels>(&shape, operation.k + g * shape.head_dim, buffers.k_panels + at);
-      Vectorized<WidenHeadRows>(&shape, operation.k + g * shape.head_dim, buffers.k_rows + at);
-      Vectorized<WidenHeadPanels>(&shape, operation.v + g * shape.head_dim, buffers.v_panels + at);
+    for (int64_t i = 0; i < shape.kv_heads * panels; ++i) {
+      const int64_t head = i / panels;
+      const int64_t of_head = head * shape.head_floats();
+      const auto pack = HWY_DYNAMIC_DISPATCH(PackBackward);
+      pack(shape, operation.k + head * shape.head_dim, i % panels, buffers.k_panels + of_head);
+      pack(shape, operation.v + head * shape.head_dim, i % panels, buffers.v_panels + of_head);
     }
-#pragma omp for schedule(static, 1)
-    for (int64_t i = 0; i < shape.kv_heads * parts; ++i) RunTask(operation, shape, buffers, i);
+#pragma omp for schedule(dynamic)
+    for (int64_t i = 0; i < static_cast<int64_t>(segments.size()) * sums; ++i)
+      RunTask(operation, shape, buffers, segments[static_cast<size_t>(i / sums)], i % sums);
 #pragma omp for schedule(static)
-    for (int64_t token = 0; token < shape.tokens; ++token) {
-      for (int64_t g = 0; g < shape.kv_heads; ++g) {
-        AddParts(shape, buffers, buffers.dk, g, token, shape.scale, operation.dk);
-        AddParts(shape, buffers, buffers.dv, g, token, 1.0f, operation.dv);
-      }
-    }
+    for (int64_t token = 0; token < shape.tokens; ++token)
+      FinishToken(operation, shape, buffers, token);
   }
   return absl::OkStatus();
 }
 
 }  // namespace octavo::kernels::cpu
+#endif  // HWY_ONCE

@@ -1,108 +1,182 @@
-// Formula: kernels/ops/attention.h.
+// Formula: kernels/ops/attention.h. A block of queries goes through its keys tile by tile; its sums
+// belong to the largest score so far and are rescaled when a tile holds a larger one
+// (arXiv:2205.14135), so no row of scores is ever whole.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/attention_forward.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+// Below what must come first.
 #include <omp.h>
 
 #include <cmath>
+#include <limits>
 
 #include "base/status.h"
-#include "kernels/cpu/attention_shape.h"
+#include "kernels/cpu/attention_inl.h"
 #include "kernels/cpu/operations.h"
 
+#ifndef OCTAVO_KERNELS_CPU_ATTENTION_FORWARD_
+#define OCTAVO_KERNELS_CPU_ATTENTION_FORWARD_
+namespace octavo::kernels::cpu {
+
+struct ForwardTask {
+  const AttentionForward* op;
+  const AttentionShape* shape;
+  const float* k_panels;  // of the KV head
+  float* memory;          // of the thread
+  int64_t head;
+  TokenRange queries;
+};
+
+// A block's working set in a thread's memory.
+struct ForwardWork {
+  float* q;       // [kBlock, padded_dim]
+  float* sums;    // [kBlock, padded_dim]
+  float* scores;  // [kBlock, keys]
+  float* v_rows;  // [keys, padded_dim]
+
+  static int64_t Floats(const AttentionShape& shape) {
+    return (2 * kBlock + kTileKeys) * shape.padded_dim + kBlock * kTileKeys;
+  }
+  ForwardWork(const AttentionShape& shape, float* memory)
+      : q(memory),
+        sums(q + kBlock * shape.padded_dim),
+        scores(sums + kBlock * shape.padded_dim),
+        v_rows(scores + kBlock * kTileKeys) {}
+};
+
+}  // namespace octavo::kernels::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace octavo::kernels::cpu {
+namespace HWY_NAMESPACE {
+namespace {
+
+// The softmax of one query so far: its probabilities are e^(score - largest) / sum.
+struct Running {
+  float largest = std::numeric_limits<float>::lowest();  // finite: -infinity less itself is NaN
+  float sum = 0;
+};
+
+// A tile's row of scores becomes e^(score - largest); `sums` follows when `largest` grows.
+HWY_INLINE void Exponentiate(const AttentionShape& shape, int64_t keys, float* row, float* sums,
+                             Running* running) {
+  Floats maxima = Splat(running->largest);
+  for (int64_t j = 0; j < keys; j += kLanes) maxima = Max(Load(row + j), maxima);
+  const float largest = MaxLane(maxima);
+  if (largest > running->largest) {
+    const float rescale = hn::GetLane(Exp(hn::Set(FloatTag(), running->largest - largest)));
+    running->largest = largest;
+    running->sum *= rescale;
+    for (int64_t d = 0; d < shape.padded_dim; d += kLanes)
+      Store(sums + d, Load(sums + d) * Splat(rescale));
+  }
+  const Floats subtracted = Splat(largest);
+  Floats total = Zeros();
+  for (int64_t j = 0; j < keys; j += kLanes) {
+    const Floats p = Exp(Load(row + j) - subtracted);
+    total = total + p;
+    Store(row + j, p);
+  }
+  running->sum += Sum(total);
+}
+
+void ForwardBlock(const ForwardTask& task) {
+  const AttentionForward& op = *task.op;
+  const AttentionShape& shape = *task.shape;
+  const TokenRange& queries = task.queries;
+  const int64_t at = queries.start * shape.query_pitch + task.head * shape.head_dim;
+  const bfloat16* const v = op.v + task.head / shape.group() * shape.head_dim;
+  const ForwardWork work(shape, task.memory);
+  Running running[kBlock];
+
+  WidenRows(shape, op.q + at, shape.query_pitch, queries.count(), work.q);
+  std::fill(work.sums, work.sums + queries.count() * shape.padded_dim, 0.0f);
+  for (KeyTile tile = FirstTile(shape, queries); tile.from < queries.end;
+       tile = NextTile(shape, queries, tile)) {
+    WidenTile(shape, v, tile, work.v_rows);
+    DotAll(shape, queries.count(), tile, work.q, task.k_panels, work.scores);
+    for (int64_t i = 0; i < queries.count(); ++i) {
+      float* const row = work.scores + i * tile.keys;
+      ScaleAndMask(shape, tile, queries.start + i, row);
+      Exponentiate(shape, tile.keys, row, work.sums + i * shape.padded_dim, &running[i]);
+    }
+    SumOverKeys(shape, queries.count(), tile, work.scores, work.v_rows, work.sums);
+  }
+  for (int64_t i = 0; i < queries.count(); ++i) {
+    StoreRow(shape, work.sums + i * shape.padded_dim, 1.0f / running[i].sum,
+             op.out + at + i * shape.query_pitch);
+    if (op.log_sum_exp != nullptr) {
+      op.log_sum_exp[task.head * shape.tokens + queries.start + i] =
+          running[i].largest + std::log(running[i].sum);
+    }
+  }
+}
+
+void PackForward(const AttentionShape& shape, const bfloat16* head, int64_t index, float* panels) {
+  PackPanel(shape, head, index, panels);
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace octavo::kernels::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
 namespace octavo::kernels::cpu {
 namespace {
 
-struct Task {
-  const AttentionForward* op;
-  const AttentionShape* shape;
-  const float* k_panels;  // of the head
-  const float* v_rows;
-  float* work;  // of the thread: q, sums [kBlock, padded_dim], scores [kBlock, keys]
-  int64_t head;
-  int64_t block;
-};
+HWY_EXPORT(ForwardBlock);
+HWY_EXPORT(PackForward);
 
-// A row of scores becomes e^(score - largest); returns log sum e^score.
-OCTAVO_INLINE float Exponentiate(float* row, int64_t keys, float* inverse_sum) {
-  Floats maxima = Load(row);
-  for (int64_t j = kLanes; j < keys; j += kLanes) maxima = Max(Load(row + j), maxima);
-  const float largest = MaxLane(maxima);
-  Floats sums = {};
-  for (int64_t j = 0; j < keys; j += kLanes) {
-    const Floats p = Exp(Load(row + j) - largest);
-    sums += p;
-    Store(row + j, p);
-  }
-  const float sum = Sum(sums);
-  *inverse_sum = 1.0f / sum;
-  return largest + std::log(sum);
+std::vector<TokenRange> BlocksOf(const AttentionShape& shape) {
+  std::vector<TokenRange> blocks;
+  for (const TokenRange& segment : SegmentsOf(shape))
+    for (int64_t i = 0; i < BlockCount(segment); ++i) blocks.push_back(BlockOf(segment, i));
+  return blocks;
 }
 
-struct ForwardBlock {
-  OCTAVO_INLINE static void Run(const Task* task) {
-    const AttentionForward& op = *task->op;
-    const AttentionShape& shape = *task->shape;
-    const Span span = SpanOf(shape, task->block);
-    const int64_t pitch = shape.heads * shape.head_dim;
-    const int64_t at = span.start * pitch + task->head * shape.head_dim;
-    float* const q = task->work;
-    float* const sums = q + kBlock * shape.padded_dim;
-    float* const scores = sums + kBlock * shape.padded_dim;
-    float inverse_sums[kBlock];
-
-    WidenRows(op.q + at, pitch, span.queries(), shape, q);
-    DotAll(shape, span, q, task->k_panels, scores);
-    for (int64_t i = 0; i < span.queries(); ++i) {
-      const int64_t token = span.start + i;
-      ScaleAndMask(shape, span, token, scores + i * span.keys);
-      const float log_sum_exp = Exponentiate(scores + i * span.keys, span.keys, &inverse_sums[i]);
-      if (op.log_sum_exp != nullptr)
-        op.log_sum_exp[task->head * shape.tokens + token] = log_sum_exp;
-    }
-    std::fill(sums, sums + span.queries() * shape.padded_dim, 0.0f);
-    SumAll(shape, span, scores, task->v_rows, sums);
-    for (int64_t i = 0; i < span.queries(); ++i) {
-      bfloat16* const out = op.out + at + i * pitch;
-      for (int64_t d = 0; d < shape.head_dim; ++d)
-        out[d] = ToBfloat16(sums[i * shape.padded_dim + d] * inverse_sums[i]);
-    }
-  }
-};
-
 }  // namespace
+
+int64_t ScratchBytes(const AttentionForward& operation, int threads) {
+  const AttentionShape shape(operation);
+  return static_cast<int64_t>(sizeof(float)) *
+         (shape.kv_heads * shape.head_floats() + threads * ForwardWork::Floats(shape));
+}
 
 absl::Status RunAttention(const AttentionForward& operation, Scratch* scratch) {
   const AttentionShape shape(operation);
   RETURN_IF_ERROR(CheckSpans("AttentionForward", shape));
-  const int64_t all_heads = shape.kv_heads * shape.head_floats();
-  const int64_t work_floats = kBlock * (2 * shape.padded_dim + shape.padded_tokens);
-  ASSIGN_OR_RETURN(float* const memory,
-                   scratch->Get<float>(2 * all_heads + omp_get_max_threads() * work_floats));
-  float* const k_panels = memory;
-  float* const v_rows = k_panels + all_heads;
-  const int64_t blocks = shape.blocks();
+  ASSIGN_OR_RETURN(char* const memory,
+                   scratch->Get<char>(ScratchBytes(operation, omp_get_max_threads())));
+  float* const k_panels = reinterpret_cast<float*>(memory);
+  float* const thread_memory = k_panels + shape.kv_heads * shape.head_floats();
+  const std::vector<TokenRange> blocks = BlocksOf(shape);
+  const auto block_count = static_cast<int64_t>(blocks.size());
+  const int64_t panels = shape.padded_tokens / kPanel;
 #pragma omp parallel
   {
 #pragma omp for schedule(static)
-    for (int64_t g = 0; g < shape.kv_heads; ++g) {
-      const int64_t at = g * shape.head_floats();
-      Vectorized<WidenHeadPanels>(&shape, operation.k + g * shape.head_dim, k_panels + at);
-      Vectorized<WidenHeadRows>(&shape, operation.v + g * shape.head_dim, v_rows + at);
+    for (int64_t i = 0; i < shape.kv_heads * panels; ++i) {
+      const int64_t head = i / panels;
+      HWY_DYNAMIC_DISPATCH(PackForward)
+      (shape, operation.k + head * shape.head_dim, i % panels,
+       k_panels + head * shape.head_floats());
     }
-    float* const work = v_rows + all_heads + omp_get_thread_num() * work_floats;
-#pragma omp for schedule(static, 1)
-    for (int64_t i = 0; i < shape.heads * blocks; ++i) {
-      const int64_t head = i / blocks;
-      const int64_t at = head / shape.group() * shape.head_floats();
-      const Task task = {.op = &operation,
-                         .shape = &shape,
-                         .k_panels = k_panels + at,
-                         .v_rows = v_rows + at,
-                         .work = work,
-                         .head = head,
-                         .block = i % blocks};
-      Vectorized<ForwardBlock>(&task);
+#pragma omp for schedule(dynamic)
+    for (int64_t i = 0; i < shape.heads * block_count; ++i) {
+      const int64_t head = i / block_count;
+      HWY_DYNAMIC_DISPATCH(ForwardBlock)
+      ({.op = &operation,
+        .shape = &shape,
+        .k_panels = k_panels + head / shape.group() * shape.head_floats(),
+        .memory = thread_memory + omp_get_thread_num() * ForwardWork::Floats(shape),
+        .head = head,
+        .queries = blocks[static_cast<size_t>(i % block_count)]});
     }
   }
   return absl::OkStatus();
 }
 
 }  // namespace octavo::kernels::cpu
+#endif  // HWY_ONCE

@@ -1,25 +1,35 @@
-// What attention's forward and backward share: geometry, widened operands, scores.
+// What attention's forward and backward share: geometry, and how the work is cut.
 //
-// Keys and values of every KV head are widened to float32 once. Blocks of kBlock queries then look
-// at the keys that any of them attends to, so the cost follows the real spans. A block's scores are
-// whole rows: softmax needs no running rescale.
+// Tokens are cut into segments that see nothing of each other, segments into blocks of kBlock
+// queries. A block goes through the keys that any of its queries looks at, in tiles of kTileKeys,
+// so the cost follows the real spans and the working set does not grow with the row's length. Where
+// the cuts lie depends on the shape and on attend_from alone, never on threads or the target.
 #pragma once
 
 #include <algorithm>
-#include <cstring>
-#include <limits>
+#include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "kernels/cpu/simd.h"
-#include "kernels/cpu/small_gemm.h"
+#include "kernels/cpu/lanes.h"
 #include "kernels/numerics/tile.h"
 
 namespace octavo::kernels::cpu {
 
-inline constexpr int64_t kBlock = 32;  // queries; a block's scores of 8192 keys are 1 MiB
+inline constexpr int64_t kBlock = 48;           // queries; whole patches of small_gemm_inl.h
+inline constexpr int64_t kTileKeys = 128;       // a block's scores of a tile fit an L1 cache
+inline constexpr int64_t kSegmentTokens = 512;  // a segment is at least so long
 
 inline int64_t RoundUp(int64_t count, int64_t to) { return CeilDiv(count, to) * to; }
+
+// [start, end)
+struct TokenRange {
+  int64_t start;
+  int64_t end;
+
+  int64_t count() const { return end - start; }
+};
 
 struct AttentionShape {
   int64_t tokens;
@@ -28,6 +38,8 @@ struct AttentionShape {
   int64_t head_dim;
   const int32_t* attend_from;
   float scale;
+  int64_t query_pitch;    // elements between the tokens of q, out and their gradients
+  int64_t key_pitch;      // of k, v and their gradients
   int64_t padded_tokens;  // whole panels of keys
   int64_t padded_dim;     // whole vectors
 
@@ -39,10 +51,11 @@ struct AttentionShape {
         head_dim(op.head_dim),
         attend_from(op.attend_from),
         scale(op.scale),
+        query_pitch(op.heads * op.head_dim),
+        key_pitch(op.kv_heads * op.head_dim),
         padded_tokens(RoundUp(op.tokens, kPanel)),
         padded_dim(RoundUp(op.head_dim, kLanes)) {}
 
-  int64_t blocks() const { return CeilDiv(tokens, kBlock); }
   int64_t group() const { return heads / kv_heads; }
   int64_t head_floats() const { return padded_tokens * padded_dim; }  // of one widened head
 };
@@ -59,99 +72,48 @@ inline absl::Status CheckSpans(const char* operation, const AttentionShape& shap
   return absl::OkStatus();
 }
 
-// Queries [start, end) and the keys [from, from + keys) they look at, in whole panels.
-struct Span {
-  int64_t start;
-  int64_t end;
+// A token that looks at itself alone starts what follows afresh: attend_from never decreases.
+inline std::vector<TokenRange> SegmentsOf(const AttentionShape& shape) {
+  std::vector<TokenRange> segments;
+  int64_t start = 0;
+  for (int64_t t = 1; t < shape.tokens; ++t) {
+    if (shape.attend_from[t] != t || t - start < kSegmentTokens) continue;
+    segments.push_back({start, t});
+    start = t;
+  }
+  if (start < shape.tokens) segments.push_back({start, shape.tokens});
+  return segments;
+}
+
+inline int64_t BlockCount(const TokenRange& segment) { return CeilDiv(segment.count(), kBlock); }
+
+inline TokenRange BlockOf(const TokenRange& segment, int64_t index) {
+  const int64_t start = segment.start + index * kBlock;
+  return {start, std::min(start + kBlock, segment.end)};
+}
+
+// Keys [from, from + keys) in whole panels; of these [first, end) may be looked at by the block.
+struct KeyTile {
   int64_t from;
   int64_t keys;
-
-  int64_t queries() const { return end - start; }
+  int64_t first;
+  int64_t end;
 };
 
-inline Span SpanOf(const AttentionShape& shape, int64_t block) {
-  const int64_t start = block * kBlock;
-  const int64_t end = std::min(start + kBlock, shape.tokens);
-  const int64_t from = shape.attend_from[start] / kPanel * kPanel;
-  return {.start = start, .end = end, .from = from, .keys = RoundUp(end - from, kPanel)};
+// The block's first tile, and the one after `tile`; there is none where from >= queries.end.
+inline KeyTile TileAt(const AttentionShape& shape, const TokenRange& queries, int64_t from) {
+  const int64_t end = std::min(from + kTileKeys, queries.end);
+  return {.from = from,
+          .keys = RoundUp(end - from, kPanel),
+          .first = std::max<int64_t>(from, shape.attend_from[queries.start]),
+          .end = end};
 }
-
-// `rows` rows of a head, `pitch` apart, to to[row * padded_dim + d]; padding is cleared.
-OCTAVO_INLINE void WidenRows(const bfloat16* x, int64_t pitch, int64_t rows,
-                             const AttentionShape& shape, float* to) {
-  for (int64_t row = 0; row < rows; ++row) {
-    const bfloat16* const from = x + row * pitch;
-    float* const line = to + row * shape.padded_dim;
-    int64_t d = 0;
-    for (; d + kLanes <= shape.head_dim; d += kLanes) Store(line + d, Load(from + d));
-    if (d < shape.head_dim) Store(line + d, LoadPart(from + d, shape.head_dim - d));
-  }
+inline KeyTile FirstTile(const AttentionShape& shape, const TokenRange& queries) {
+  return TileAt(shape, queries, shape.attend_from[queries.start] / kPanel * kPanel);
 }
-
-// One KV head of K or V as rows: to[token * padded_dim + d], zero beyond the tokens.
-struct WidenHeadRows {
-  OCTAVO_INLINE static void Run(const AttentionShape* shape, const bfloat16* head, float* to) {
-    WidenRows(head, shape->kv_heads * shape->head_dim, shape->tokens, *shape, to);
-    std::fill(to + shape->tokens * shape->padded_dim, to + shape->head_floats(), 0.0f);
-  }
-};
-
-// One KV head of K or V transposed, in panels: to[(token / kPanel * padded_dim + d) * kPanel +
-// token % kPanel], zero beyond the tokens.
-struct WidenHeadPanels {
-  OCTAVO_INLINE static void Run(const AttentionShape* shape, const bfloat16* head, float* to) {
-    const int64_t pitch = shape->kv_heads * shape->head_dim;
-    for (int64_t first = 0; first < shape->padded_tokens; first += kPanel) {
-      const int64_t count = std::min(kPanel, shape->tokens - first);
-      for (int64_t d = 0; d < shape->head_dim; ++d) {
-        float* const line = to + first * shape->padded_dim + d * kPanel;
-        for (int64_t i = 0; i < count; ++i) line[i] = ToFloat(head[(first + i) * pitch + d]);
-        std::fill(line + count, line + kPanel, 0.0f);
-      }
-    }
-  }
-};
-
-// result[query, key] = x[query] . y[key] over the span: x rows of padded_dim, y panels of a head.
-OCTAVO_INLINE void DotAll(const AttentionShape& shape, const Span& span, const float* x,
-                          const float* y_panels, float* result) {
-  std::fill(result, result + span.queries() * span.keys, 0.0f);
-  Multiply({.a = x,
-            .a_row_stride = shape.padded_dim,
-            .a_k_stride = 1,
-            .b = y_panels + span.from * shape.padded_dim,
-            .b_pitch = kPanel,
-            .b_panel_stride = kPanel * shape.padded_dim,
-            .c = result,
-            .c_pitch = span.keys,
-            .m = span.queries(),
-            .n = span.keys,
-            .k = shape.head_dim});
-}
-
-// sums[query] += sum over the span's keys of weights[query, key] * y[key]: y rows of a head.
-OCTAVO_INLINE void SumAll(const AttentionShape& shape, const Span& span, const float* weights,
-                          const float* y_rows, float* sums) {
-  Multiply({.a = weights,
-            .a_row_stride = span.keys,
-            .a_k_stride = 1,
-            .b = y_rows + span.from * shape.padded_dim,
-            .b_pitch = shape.padded_dim,
-            .b_panel_stride = kPanel,
-            .c = sums,
-            .c_pitch = shape.padded_dim,
-            .m = span.queries(),
-            .n = shape.padded_dim,
-            .k = span.keys});
-}
-
-// A query's row of q . k becomes scores: scaled, and -infinity where the query must not look.
-OCTAVO_INLINE void ScaleAndMask(const AttentionShape& shape, const Span& span, int64_t token,
-                                float* row) {
-  constexpr float kNever = -std::numeric_limits<float>::infinity();
-  for (int64_t j = 0; j < span.keys; j += kLanes) Store(row + j, Load(row + j) * shape.scale);
-  std::fill(row, row + (shape.attend_from[token] - span.from), kNever);
-  std::fill(row + (token + 1 - span.from), row + span.keys, kNever);
+inline KeyTile NextTile(const AttentionShape& shape, const TokenRange& queries,
+                        const KeyTile& tile) {
+  return TileAt(shape, queries, tile.from + kTileKeys);
 }
 
 }  // namespace octavo::kernels::cpu

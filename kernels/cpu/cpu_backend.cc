@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "kernels/cpu/instruction_set.h"
 #include "kernels/cpu/operations.h"
 
 namespace octavo::kernels::cpu {
@@ -76,6 +77,7 @@ absl::StatusOr<std::unique_ptr<Backend>> OpenCpuBackend(const BackendOptions& op
     return absl::InvalidArgumentError(
         absl::StrCat("memory_bytes of the CPU backend is ", options.memory_bytes));
   }
+  RETURN_IF_ERROR(ApplyInstructionSetLimit());
   const int threads = options.threads > 0 ? options.threads : omp_get_num_procs();
   auto memory = std::make_unique<Memory>(options.memory_bytes);
   ASSIGN_OR_RETURN(std::unique_ptr<Matmul> matmul, Matmul::Create(memory.get()));

@@ -27,6 +27,10 @@ absl::Status RunOperation(const EmbeddingBackward& operation);
 absl::Status RunOperation(const CrossEntropy& operation);
 absl::Status RunOperation(const AdamW& operation);
 
+// What RunAttention takes of its scratch: the widened keys, sums of gradients that add up later,
+// and the working set of each thread.
+int64_t ScratchBytes(const AttentionForward& operation, int threads);
+int64_t ScratchBytes(const AttentionBackward& operation, int threads);
 absl::Status RunAttention(const AttentionForward& operation, Scratch* scratch);
 absl::Status RunAttention(const AttentionBackward& operation, Scratch* scratch);
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/cpu/lanes.h"
 #include "kernels/cpu/processor.h"
 #include "kernels/numerics/bfloat16.h"
 
@@ -14,8 +15,6 @@
 #define OCTAVO_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma")))
 
 namespace octavo::kernels::cpu {
-
-inline constexpr int64_t kLanes = 16;
 
 typedef float Floats __attribute__((vector_size(64)));
 typedef uint32_t Words __attribute__((vector_size(64)));

@@ -6,6 +6,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/bound.h"
 #include "tests/support/device.h"
+#include "tests/support/instruction_sets.h"
 #include "tests/support/numbers.h"
 
 namespace octavo::kernels {
@@ -208,6 +209,18 @@ std::vector<Case> Cases() {
        .head_dim = 48,
        .attend_from = Documents({5, 60, 1, 63})},
       {.tokens = 200, .heads = 2, .kv_heads = 1, .head_dim = 128, .attend_from = Documents({200})},
+      // Queries whose first tile of keys holds nothing that they may look at.
+      {.tokens = 200,
+       .heads = 2,
+       .kv_heads = 2,
+       .head_dim = 64,
+       .attend_from = Documents({140, 60})},
+      // Several segments, and tiles of keys that reach into their neighbours.
+      {.tokens = 1200,
+       .heads = 2,
+       .kv_heads = 1,
+       .head_dim = 16,
+       .attend_from = Documents({300, 251, 3, 600, 46})},
   };
 }
 
@@ -225,7 +238,9 @@ BoundShare Share(const std::vector<bfloat16>& got, const std::vector<double>& ex
   return share;
 }
 
-TEST(AttentionForward, StaysWithinItsBound) {
+class AttentionOn : public testing_support::EveryInstructionSet {};
+
+TEST_P(AttentionOn, ForwardStaysWithinItsBound) {
   for (const Case& c : Cases()) {
     const Outputs got = RunForward(c);
     const Forward want = Exact(c, Widen(c));
@@ -265,7 +280,7 @@ TEST(AttentionBackward, TheReferenceAgreesWithDifferences) {
   expect_slope(&Inputs::v, g.dv);
 }
 
-TEST(AttentionBackward, StaysWithinItsBound) {
+TEST_P(AttentionOn, BackwardStaysWithinItsBound) {
   for (const Case& c : Cases()) {
     const Outputs forward = RunForward(c);
     const BackwardOutputs got = RunBackward(c, forward);
@@ -302,7 +317,7 @@ TEST(Attention, EarlierTokensAndOtherDocumentsDoNotSeeAChange) {
     EXPECT_EQ(differs(token), token >= 30 && token < 40) << token;
 }
 
-TEST(Attention, LongRowsOfOneTokenDocumentsCopyTheirValues) {
+TEST_P(AttentionOn, LongRowsOfOneTokenDocumentsCopyTheirValues) {
   const Case c = {.tokens = 192,
                   .heads = 1,
                   .kv_heads = 1,
@@ -316,7 +331,7 @@ TEST(Attention, LongRowsOfOneTokenDocumentsCopyTheirValues) {
     for (const bfloat16 x : *gradient) EXPECT_NEAR(static_cast<double>(ToFloat(x)), 0.0, 1e-5);
 }
 
-TEST(Attention, LargeScoresDoNotOverflow) {
+TEST_P(AttentionOn, LargeScoresDoNotOverflow) {
   Case c = {
       .tokens = 64, .heads = 1, .kv_heads = 1, .head_dim = 32, .attend_from = Documents({64})};
   c.q = testing_support::NormalBfloat16(64 * 32, 1, 300.0f);
@@ -328,12 +343,12 @@ TEST(Attention, LargeScoresDoNotOverflow) {
     for (const bfloat16 x : *gradient) ASSERT_TRUE(std::isfinite(ToFloat(x)));
 }
 
-TEST(Attention, ThreadsDoNotChangeTheBits) {
-  const Case c = {.tokens = 150,
+TEST_P(AttentionOn, ThreadsDoNotChangeTheBits) {
+  const Case c = {.tokens = 750,
                   .heads = 6,
                   .kv_heads = 2,
                   .head_dim = 32,
-                  .attend_from = Documents({50, 100})};
+                  .attend_from = Documents({50, 500, 200})};
   const Outputs one = RunForward(c, 1);
   const Outputs three = RunForward(c, 3);
   EXPECT_EQ(testing_support::Bits(one.out), testing_support::Bits(three.out));
@@ -343,6 +358,27 @@ TEST(Attention, ThreadsDoNotChangeTheBits) {
   EXPECT_EQ(testing_support::Bits(backward_one.dq), testing_support::Bits(backward_three.dq));
   EXPECT_EQ(testing_support::Bits(backward_one.dk), testing_support::Bits(backward_three.dk));
   EXPECT_EQ(testing_support::Bits(backward_one.dv), testing_support::Bits(backward_three.dv));
+}
+
+OCTAVO_ON_EVERY_INSTRUCTION_SET(AttentionOn);
+
+TEST(Attention, Avx2AndAvx512GiveTheSameBits) {
+  if (!cpu::IsAvailable(cpu::InstructionSet::kAvx512))
+    GTEST_SKIP() << testing_support::WhyAbsent(cpu::InstructionSet::kAvx512);
+  for (const Case& c : Cases()) {
+    cpu::UseInstructionSet(cpu::InstructionSet::kAvx2);
+    const Outputs narrow = RunForward(c);
+    const BackwardOutputs narrow_backward = RunBackward(c, narrow);
+    cpu::UseInstructionSet(cpu::InstructionSet::kAvx512);
+    const Outputs wide = RunForward(c);
+    const BackwardOutputs wide_backward = RunBackward(c, wide);
+    cpu::UseBestInstructionSet();
+    EXPECT_EQ(testing_support::Bits(narrow.out), testing_support::Bits(wide.out));
+    EXPECT_EQ(narrow.log_sum_exp, wide.log_sum_exp);
+    for (const auto field : {&BackwardOutputs::dq, &BackwardOutputs::dk, &BackwardOutputs::dv})
+      EXPECT_EQ(testing_support::Bits(narrow_backward.*field),
+                testing_support::Bits(wide_backward.*field));
+  }
 }
 
 TEST(Attention, NamesASpanThatLooksAhead) {

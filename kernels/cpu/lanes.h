@@ -1,0 +1,11 @@
+// The unit of this folder's vector code, on every target.
+#pragma once
+
+#include <cstdint>
+
+namespace octavo::kernels::cpu {
+
+inline constexpr int64_t kLanes = 16;          // floats in a Floats (vectors_inl.h)
+inline constexpr int64_t kPanel = 2 * kLanes;  // columns that small_gemm_inl.h keeps together
+
+}  // namespace octavo::kernels::cpu
