@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <ctime>
@@ -38,6 +39,9 @@ struct Options {
   std::string folder;  // for model and text
 };
 
+// Wall seconds of each kind of operation.
+using OperationSeconds = std::array<double, kernels::kOperationKinds>;
+
 // Crosses a pipe as bytes.
 struct Measurement {
   double seconds;            // of the median step
@@ -45,6 +49,8 @@ struct Measurement {
   double tokens;             // of a step
   double peak_bytes;
   double plan_bytes;
+  double mean_seconds;          // of a step; what `operations` are parts of
+  OperationSeconds operations;  // of the mean step
 };
 
 engine::RunPlan MakePlan(const Options& options, const std::string& model, int64_t micro_batch,
@@ -73,24 +79,42 @@ double ProcessorSeconds() {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
+OperationSeconds SecondsSoFar(const kernels::Backend& backend) {
+  OperationSeconds seconds;
+  for (size_t kind = 0; kind < seconds.size(); ++kind) {
+    seconds[kind] = backend.tallies()[kind].seconds;
+  }
+  return seconds;
+}
+
 absl::StatusOr<Measurement> MeasureHere(const engine::RunPlan& plan, int threads) {
   ASSIGN_OR_RETURN(const std::unique_ptr<kernels::Backend> backend,
                    kernels::OpenBackend("cpu", {.memory_bytes = 0, .threads = threads}));
   ASSIGN_OR_RETURN(const std::unique_ptr<engine::Engine> engine,
                    engine::Engine::Prepare(plan, "", backend.get()));
+  backend->TimeOperations();
   std::vector<double> seconds;
+  OperationSeconds warm_up = {};
   Measurement result = {};
   result.processor_seconds = std::numeric_limits<double>::infinity();
   while (!engine->done()) {
     const double start = ProcessorSeconds();
     ASSIGN_OR_RETURN(const engine::StepReport step, engine->Step());
-    if (step.step > 1) {
+    if (step.step == 1) {
+      warm_up = SecondsSoFar(*backend);
+    } else {
       seconds.push_back(step.seconds);
       result.processor_seconds = std::min(result.processor_seconds, ProcessorSeconds() - start);
     }
     result.tokens = static_cast<double>(step.step_tokens);
     result.peak_bytes = static_cast<double>(step.peak_memory_bytes);
   }
+  const auto count = static_cast<double>(seconds.size());
+  const OperationSeconds all = SecondsSoFar(*backend);
+  for (size_t kind = 0; kind < all.size(); ++kind) {
+    result.operations[kind] = (all[kind] - warm_up[kind]) / count;
+  }
+  for (const double value : seconds) result.mean_seconds += value / count;
   std::nth_element(seconds.begin(), seconds.begin() + seconds.size() / 2, seconds.end());
   result.seconds = seconds[seconds.size() / 2];
   result.plan_bytes = static_cast<double>(engine::Inspect(plan).total_bytes);
@@ -140,14 +164,29 @@ void PrintMeasurement(const std::string& name, const Measurement& measured,
          Baseline{"memory plan", measured.plan_bytes}});
 }
 
+// Where the mean step's time went; kinds that did not run are left out.
+void PrintOperations(const std::string& name, const Measurement& measured) {
+  const Baseline step = {"mean step", measured.mean_seconds};
+  double outside = measured.mean_seconds;
+  for (size_t kind = 0; kind < measured.operations.size(); ++kind) {
+    const double seconds = measured.operations[kind];
+    outside -= seconds;
+    if (seconds == 0) continue;
+    Print({absl::StrCat(name, "/operation/", kernels::kOperationNames[kind]), seconds, "s", step});
+  }
+  Print({name + "/operation/none", outside, "s", step});
+}
+
 absl::Status MeasureShape(const Options& options, const std::string& model, int64_t micro_batch) {
   const std::string name = absl::StrCat("step/", model, "/", micro_batch, "x", options.sequence);
   ASSIGN_OR_RETURN(const Measurement bf16,
                    MeasureApart(MakePlan(options, model, micro_batch, false), options.threads));
   PrintMeasurement(name + "/bf16", bf16, nullptr);
+  PrintOperations(name + "/bf16", bf16);
   ASSIGN_OR_RETURN(const Measurement fp8,
                    MeasureApart(MakePlan(options, model, micro_batch, true), options.threads));
   PrintMeasurement(name + "/fp8", fp8, &bf16);
+  PrintOperations(name + "/fp8", fp8);
   return absl::OkStatus();
 }
 
