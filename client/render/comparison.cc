@@ -82,6 +82,13 @@ Ratio TrainingCost(const v1::Job& reference, const v1::Job& candidate) {
   return Against(b.loss_bf16(), a.loss_bf16());
 }
 
+// The job that has not fallen yet; null where both have, or where there is no such fall.
+const v1::Job* NotLearntYet(const Comparison& comparison) {
+  if (!comparison.lag) return nullptr;
+  if (!comparison.lag->candidate_step) return &comparison.candidate;
+  return comparison.lag->reference_step ? nullptr : &comparison.reference;
+}
+
 // "modified: stages[0].steps: 100 -> 200" of protobuf's report, without what is expected to differ.
 std::vector<std::string> Differences(v1::JobSpec reference, v1::JobSpec candidate) {
   for (v1::JobSpec* spec : {&reference, &candidate}) {
@@ -116,12 +123,19 @@ Comparison CompareJobs(const ComparedJob& first, const ComparedJob& second) {
                        .reference_losses = LossCurve(reference.losses),
                        .candidate_losses = LossCurve(candidate.losses),
                        .gaps = {},
+                       .lag = {},
                        .final_loss = {},
                        .arithmetic = ArithmeticNow(candidate.job),
                        .training = TrainingCost(reference.job, candidate.job),
                        .differences = Differences(reference.job.spec(), candidate.job.spec())};
   result.gaps = GapCurve(result.reference_losses, result.candidate_losses);
+  result.lag = FindLag(result.reference_losses, result.candidate_losses);
   result.final_loss = FinalLoss(result);
+  if (const v1::Job* const late = NotLearntYet(result); late != nullptr) {
+    for (Ratio* const ratio : {&result.final_loss, &result.training}) {
+      if (ratio->value) *ratio = Missing(late->id() + " has not learnt yet what the other has");
+    }
+  }
   return result;
 }
 

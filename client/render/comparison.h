@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "client/render/lag.h"
 #include "client/render/plot.h"
 #include "client/render/terminal.h"
 #include "octavo/v1/job.pb.h"
@@ -25,6 +26,10 @@ struct Comparison {
   std::vector<Point> reference_losses;
   std::vector<Point> candidate_losses;
   std::vector<Point> gaps;  // in percent of the reference, at the steps that both have
+
+  // Where one job learnt suddenly and the other later or not yet: gaps then say when, not what FP8
+  // costs. Where one has not learnt yet, final_loss and training have no value.
+  std::optional<Lag> lag;
 
   Ratio final_loss;
   Ratio arithmetic;  // FP8 against BF16 forward of the candidate's own final weights

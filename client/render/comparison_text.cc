@@ -111,6 +111,25 @@ std::string Answers(const Comparison& comparison) {
   return "what FP8 costs, relative to BF16\n" + table.Render();
 }
 
+// "falls below 1.4300 at step 820 (bf16 job-b) and at step 2,217 (fp8 job-f)".
+std::string LagText(const Comparison& comparison) {
+  const Lag& lag = *comparison.lag;
+  const auto when = [](const std::optional<double>& step, const v1::Job& job) {
+    return absl::StrCat(
+        step ? absl::StrCat("at step ", FormatInteger(static_cast<int64_t>(*step))) : "not yet",
+        " (", RecipeOf(job), " ", job.id(), ")");
+  };
+  std::string text = absl::StrCat(
+      "learnt suddenly, at different steps: the mean training loss of ", lag.mean_steps,
+      " steps falls below ", FormatLoss(lag.level), "\n",
+      when(lag.reference_step, comparison.reference), " and ",
+      when(lag.candidate_step, comparison.candidate),
+      ".\nUntil both have fallen, their losses differ by the height of the fall; that is when each "
+      "learnt, not what FP8 costs.\nSuch a step varies with the seed: compare several seeds, ");
+  const bool both = lag.reference_step && lag.candidate_step;
+  return text + (both ? "or the ends alone.\n" : "and train the later one longer.\n");
+}
+
 std::string Plots(const Terminal& terminal, const Comparison& comparison) {
   Terminal plain = terminal;
   plain.columns = std::min(terminal.columns, 100);
@@ -142,6 +161,17 @@ nlohmann::json RatioJson(const Ratio& ratio) {
   return {{"value", *ratio.value}};
 }
 
+nlohmann::json LagJson(const std::optional<Lag>& lag) {
+  if (!lag) return nullptr;
+  const auto step = [](const std::optional<double>& value) {
+    return value ? nlohmann::json(*value) : nlohmann::json();
+  };
+  return {{"loss", lag->level},
+          {"mean_steps", lag->mean_steps},
+          {"reference_step", step(lag->reference_step)},
+          {"candidate_step", step(lag->candidate_step)}};
+}
+
 nlohmann::json CurveJson(const std::vector<Point>& points) {
   nlohmann::json curve = nlohmann::json::array();
   for (const Point& point : points) curve.push_back({point.x, point.y});
@@ -156,6 +186,7 @@ std::string RenderComparison(const Terminal& terminal, const Comparison& compari
   AddExactMatch(comparison, &rows);
   AddSpeed(&rows);
   std::string text = absl::StrCat(rows.Render(), "\n", Answers(comparison));
+  if (comparison.lag) absl::StrAppend(&text, "\n", LagText(comparison));
   if (!comparison.differences.empty()) {
     absl::StrAppend(&text, "\nthe jobs differ in more than the recipe:\n");
     for (const std::string& line : comparison.differences) absl::StrAppend(&text, "  ", line, "\n");
@@ -170,6 +201,7 @@ std::string ComparisonJson(const Comparison& comparison) {
       {"final_loss_ratio", RatioJson(comparison.final_loss)},
       {"fp8_arithmetic_ratio", RatioJson(comparison.arithmetic)},
       {"fp8_training_ratio", RatioJson(comparison.training)},
+      {"learnt_at_different_steps", LagJson(comparison.lag)},
       {"differences", comparison.differences},
       {"reference_loss_by_step", CurveJson(comparison.reference_losses)},
       {"candidate_loss_by_step", CurveJson(comparison.candidate_losses)},

@@ -151,5 +151,81 @@ TEST(Comparison, JsonGivesReasonsForWhatIsMissing) {
   EXPECT_THAT(json["fp8_training_ratio"]["reason"].get<std::string>(), HasSubstr("not comparable"));
 }
 
+// A loss of 2.0 that falls to 1.0 within 20 steps around `fall`, with some scatter.
+double LossOfFall(int64_t step, int64_t fall) {
+  const double scatter = 0.02 * static_cast<double>(step * 7919 % 11 - 5);
+  return 1 + scatter + 1 / (1 + std::exp(static_cast<double>(step - fall) / 5));
+}
+
+void AddFall(ComparedJob* job, int64_t fall) {
+  for (int64_t step = 1; step <= 1000; ++step) AddLoss(job, step, LossOfFall(step, fall));
+}
+
+TEST(Comparison, TellsAFallThatOneJobHasYetToMakeFromTheCostOfFp8) {
+  ComparedJob bf16 = Finished("bf16", "job-b");
+  ComparedJob fp8 = Finished("fp8", "job-f");
+  AddFall(&bf16, 400);
+  AddFall(&fp8, 5000);
+  const Comparison comparison = CompareJobs(bf16, fp8);
+  ASSERT_TRUE(comparison.lag.has_value());
+  EXPECT_NEAR(comparison.lag->level, 1.5, 0.05);
+  EXPECT_NEAR(comparison.lag->reference_step.value(), 400, 20);
+  EXPECT_FALSE(comparison.lag->candidate_step.has_value());
+  EXPECT_FALSE(comparison.training.value.has_value());
+  EXPECT_THAT(comparison.training.reason, HasSubstr("job-f has not learnt yet"));
+  EXPECT_FALSE(comparison.final_loss.value.has_value());
+  EXPECT_TRUE(comparison.arithmetic.value.has_value());  // of the same weights
+  EXPECT_THAT(RenderComparison(Terminal(), comparison),
+              testing::ContainsRegex("at step 4.. .bf16 job-b. and not yet .fp8 job-f."));
+  const auto json = nlohmann::json::parse(ComparisonJson(comparison));
+  EXPECT_TRUE(json["learnt_at_different_steps"]["candidate_step"].is_null());
+  EXPECT_NEAR(json["learnt_at_different_steps"]["reference_step"].get<double>(), 400, 20);
+}
+
+TEST(Comparison, KeepsTheRatiosOfJobsThatBothHaveFallen) {
+  for (const auto& [bf16_fall, fp8_fall] : {std::pair(300, 700), std::pair(700, 300)}) {
+    ComparedJob bf16 = Finished("bf16", "b");
+    ComparedJob fp8 = Finished("fp8", "f");
+    AddFall(&bf16, bf16_fall);
+    AddFall(&fp8, fp8_fall);
+    const Comparison comparison = CompareJobs(bf16, fp8);
+    ASSERT_TRUE(comparison.lag.has_value());
+    EXPECT_NEAR(comparison.lag->reference_step.value(), bf16_fall, 20);
+    EXPECT_NEAR(comparison.lag->candidate_step.value(), fp8_fall, 20);
+    EXPECT_TRUE(comparison.training.value.has_value());
+    EXPECT_THAT(RenderComparison(Terminal(), comparison), HasSubstr("or the ends alone"));
+  }
+}
+
+TEST(Comparison, FindsNoLagInCurvesThatFallTogetherOrDriftApart) {
+  ComparedJob bf16 = Finished("bf16", "b");
+  AddFall(&bf16, 400);
+  ComparedJob together = Finished("fp8", "f");
+  AddFall(&together, 430);
+  EXPECT_FALSE(CompareJobs(bf16, together).lag.has_value());
+
+  ComparedJob slow_bf16 = Finished("bf16", "b");
+  ComparedJob slow_fp8 = Finished("fp8", "f");
+  for (int64_t step = 1; step <= 1000; ++step) {
+    const double progress = static_cast<double>(step) / 1000;
+    AddLoss(&slow_bf16, step, 4 / (1 + 3 * progress));
+    AddLoss(&slow_fp8, step, 4 / (1 + 2 * progress));  // ends a third above
+  }
+  const Comparison comparison = CompareJobs(slow_bf16, slow_fp8);
+  EXPECT_FALSE(comparison.lag.has_value());
+  EXPECT_TRUE(comparison.training.value.has_value());
+  EXPECT_THAT(RenderComparison(Terminal(), comparison), Not(HasSubstr("learnt suddenly")));
+}
+
+TEST(Comparison, FindsNoLagWhereThereAreFewLossesOrOneIsNoNumber) {
+  ComparedJob bf16 = Finished("bf16", "b");
+  ComparedJob fp8 = Finished("fp8", "f");
+  EXPECT_FALSE(CompareJobs(bf16, fp8).lag.has_value());
+  AddFall(&bf16, 400);
+  AddFall(&fp8, 5000);
+  AddLoss(&fp8, 1001, NAN);
+  EXPECT_FALSE(CompareJobs(bf16, fp8).lag.has_value());
+}
+
 }  // namespace
 }  // namespace octavo::client
