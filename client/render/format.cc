@@ -1,9 +1,7 @@
 #include "client/render/format.h"
 
-#include <algorithm>
 #include <cmath>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/utf8.h"
@@ -71,30 +69,21 @@ std::string FormatSpan(absl::Duration span) {
 
 namespace {
 
-// Whether a terminal only shows the character at the start of `text`: neither a control character,
-// U+0080 to U+009F included (U+009B begins a command as ESC [ does), nor bytes that are no UTF-8.
-bool IsHarmless(absl::string_view text) {
-  const auto first = static_cast<unsigned char>(text[0]);
-  switch (Utf8SequenceLength(text)) {
-    case 0:
-      return false;
-    case 1:
-      return !absl::ascii_iscntrl(first) || first == '\t';
-    case 2:
-      return first != 0xC2 || static_cast<unsigned char>(text[1]) > 0x9F;
-    default:
-      return true;
-  }
+// Whether a terminal only shows the character: neither a control character, U+007F to U+009F
+// included (U+009B begins a command as ESC [ does), nor -1 for bytes that are no UTF-8.
+bool IsHarmless(int32_t code_point) {
+  return code_point == '\t' || (code_point >= 0x20 && code_point < 0x7F) || code_point > 0x9F;
 }
 
 }  // namespace
 
 std::string Printable(absl::string_view text) {
   std::string printable;
-  while (!text.empty()) {
-    const size_t length = std::max<size_t>(Utf8SequenceLength(text), 1);
-    absl::StrAppend(&printable, IsHarmless(text) ? text.substr(0, length) : "?");
-    text.remove_prefix(length);
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Character character = DecodeUtf8(text, at);
+    absl::StrAppend(&printable,
+                    IsHarmless(character.code_point) ? text.substr(at, character.length) : "?");
+    at += character.length;
   }
   return printable;
 }

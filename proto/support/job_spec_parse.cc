@@ -252,11 +252,16 @@ bool Assign(YAML::Node node, const std::vector<PathPart>& parts, const YAML::Nod
   return false;
 }
 
+// Where the first byte lies that no YAML file has; npos: nowhere.
+size_t FindNotText(absl::string_view text) {
+  return std::min(FindMalformedUtf8(text), text.find('\0'));
+}
+
 void ApplyOverride(const std::string& override_text, YAML::Node* root, Violations* violations) {
   const std::pair<std::string, std::string> split =
       absl::StrSplit(override_text, absl::MaxSplits('=', 1));
   std::vector<PathPart> parts;
-  if (FindMalformedUtf8(override_text) != std::string::npos) {
+  if (FindNotText(override_text) != std::string::npos) {
     Add(violations, "(override)", "it is not UTF-8; use a UTF-8 terminal");
     return;
   }
@@ -283,7 +288,7 @@ ParsedSpec ParseJobSpec(const std::string& text, const std::vector<std::string>&
                      kMaxFileBytes));
     return result;
   }
-  if (const size_t at = FindMalformedUtf8(text); at != std::string::npos) {
+  if (const size_t at = FindNotText(text); at != std::string::npos) {
     Add(&result.violations, kWholeFile,
         absl::StrCat("line ", std::count(text.begin(), text.begin() + at, '\n') + 1,
                      " is not UTF-8; save the file in this encoding"));

@@ -26,10 +26,11 @@ absl::string_view CutAtCharacter(absl::string_view text, size_t bytes) {
 std::string RepairUtf8(absl::string_view text) {
   std::string repaired;
   repaired.reserve(text.size());
-  while (!text.empty()) {
-    const size_t length = Utf8SequenceLength(text);
-    absl::StrAppend(&repaired, length == 0 ? kReplacement : text.substr(0, length));
-    text.remove_prefix(std::max<size_t>(length, 1));
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Character character = DecodeUtf8(text, at);
+    const bool kept = character.code_point > 0;  // a NUL would end the line for many readers
+    absl::StrAppend(&repaired, kept ? text.substr(at, character.length) : kReplacement);
+    at += character.length;
   }
   return repaired;
 }

@@ -144,9 +144,7 @@ void ExpectRows(const Json& golden, const Reading& reading) {
     const JsonRow parsed = ParseJsonRow(LineOf(file, row["line"]), "text");
     EXPECT_EQ(parsed.reason, reason) << "line " << row["line"];
     if (row.contains("column") && row["column"].is_number() && reason != "duplicate-key") {
-      // Of a surrogate that is alone the end of its escape is reported, not its begin.
-      const int64_t bound = file == "malformed/lone_surrogate_escape.jsonl" ? 6 : 1;
-      EXPECT_NEAR(parsed.column, row["column"].get<int64_t>(), bound) << parsed.message;
+      EXPECT_NEAR(parsed.column, row["column"].get<int64_t>(), 1) << parsed.message;
     }
   }
   EXPECT_TRUE(reading.status.ok()) << reading.status;

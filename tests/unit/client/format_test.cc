@@ -76,7 +76,7 @@ TEST(Format, TextFromElsewhereCannotCommandTheTerminal) {
       << "U+009B is ESC [";
   EXPECT_EQ(Printable("a\x9B\xFF"
                       "b\xE2\x82"),
-            "a??b??")
+            "a??b?")
       << "no UTF-8";
   EXPECT_EQ(Printable("日本 😀"), "日本 😀");
 }

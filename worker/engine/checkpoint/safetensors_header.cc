@@ -1,5 +1,3 @@
-#include <unicode/utf8.h>
-
 #include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -9,6 +7,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "base/utf8.h"
 #include "worker/engine/checkpoint/safetensors.h"
 
 namespace octavo::engine {
@@ -163,17 +162,6 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
   std::string error_;
 };
 
-bool IsUtf8(absl::string_view text) {
-  const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
-  const auto length = static_cast<int32_t>(text.size());  // at most kMaxSafetensorsHeader
-  for (int32_t i = 0; i < length;) {
-    UChar32 character;
-    U8_NEXT(bytes, i, length, character);
-    if (character < 0) return false;
-  }
-  return true;
-}
-
 // The JSON text without its padding; errors do not name the file yet.
 absl::StatusOr<absl::string_view> HeaderText(absl::string_view file) {
   if (file.size() < 8) {
@@ -196,7 +184,9 @@ absl::StatusOr<absl::string_view> HeaderText(absl::string_view file) {
   absl::string_view text = file.substr(8, length);
   if (text.empty()) return absl::InvalidArgumentError("header length is 0");
   if (text[0] != '{') return absl::InvalidArgumentError("the header does not start with {");
-  if (!IsUtf8(text)) return absl::InvalidArgumentError("the header is not valid UTF-8");
+  if (FindMalformedUtf8(text) != text.npos) {
+    return absl::InvalidArgumentError("the header is not valid UTF-8");
+  }
   while (text.back() == ' ') text.remove_suffix(1);
   if (text.back() == '\n' || text.back() == '\r' || text.back() == '\t' || text.back() == '\0') {
     return absl::InvalidArgumentError("the header is padded with something other than spaces");

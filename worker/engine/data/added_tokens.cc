@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "base/utf8.h"
 #include "worker/engine/data/unicode_class.h"
-#include "worker/engine/data/utf8.h"
 
 namespace octavo::engine {
 namespace {

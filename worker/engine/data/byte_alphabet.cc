@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "worker/engine/data/utf8.h"
+#include "base/utf8.h"
 
 namespace octavo::engine {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/utf8.h"
 #include "worker/engine/data/nfc.h"
-#include "worker/engine/data/utf8.h"
 
 namespace octavo::engine {
 
@@ -66,7 +66,7 @@ std::string ByteLevelTokenizer::Decode(const std::vector<int32_t>& ids) const {
   for (const int32_t id : ids) {
     if (id >= 0 && id < vocabulary_size()) bytes += parts_.token_bytes[id];
   }
-  return ReplaceInvalidUtf8(bytes);
+  return ReplaceMalformedUtf8(bytes);
 }
 
 }  // namespace octavo::engine

@@ -2,6 +2,7 @@
 
 #include <zlib.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -19,6 +20,8 @@ namespace octavo::engine {
 namespace {
 
 constexpr size_t kCompressedChunk = size_t{1} << 16;
+constexpr int kLargestZstdWindowLog = 27;  // what `zstd --long` writes, and zstd's own default
+constexpr size_t kFrameStart = 6;          // bytes up to the window in a frame's header
 
 struct CloseFile {
   void operator()(std::FILE* file) const { std::fclose(file); }
@@ -61,11 +64,11 @@ class GzipSource final : public ByteSource {
     stream_.next_out = reinterpret_cast<Bytef*>(buffer);
     stream_.avail_out = static_cast<uInt>(std::min(size, size_t{1} << 30));
     const size_t wanted = stream_.avail_out;
-    while (stream_.avail_out == wanted) {
+    while (stream_.avail_out > 0) {
       if (stream_.avail_in == 0) RETURN_IF_ERROR(Fill());
       if (stream_.avail_in == 0) {
         if (in_member_) return Cut(path_, "gzip");
-        return size_t{0};
+        break;
       }
       if (!in_member_) {
         ASSIGN_OR_RETURN(const bool another, StartMember());
@@ -117,23 +120,27 @@ class ZstdSource final : public ByteSource {
   ZstdSource(File file, const std::string& path)
       : file_(std::move(file), path), path_(path), context_(ZSTD_createDCtx()) {
     CHECK(context_ != nullptr);
+    CHECK(!ZSTD_isError(
+        ZSTD_DCtx_setParameter(context_, ZSTD_d_windowLogMax, kLargestZstdWindowLog)));
   }
   ~ZstdSource() override { ZSTD_freeDCtx(context_); }
 
   absl::StatusOr<size_t> Read(char* buffer, size_t size) override {
     ZSTD_outBuffer out = {buffer, size, 0};
-    while (out.pos == 0) {
+    while (out.pos < out.size) {
       if (in_.pos == in_.size && !output_pending_) {
         ASSIGN_OR_RETURN(const size_t read, file_.Read(input_.data(), input_.size()));
         if (read == 0) {
           if (inside_frame_) return Cut(path_, "zstd");
-          return size_t{0};
+          break;
         }
         in_ = {input_.data(), read, 0};
       }
+      if (!inside_frame_)
+        frame_start_.assign(input_.data() + in_.pos, std::min(in_.size - in_.pos, kFrameStart));
       // 0 says that a frame ended and all of it was handed out.
       const size_t hint = ZSTD_decompressStream(context_, &out, &in_);
-      if (ZSTD_isError(hint)) return Broken(path_, "zstd", ZSTD_getErrorName(hint));
+      if (ZSTD_isError(hint)) return ErrorOf(hint);
       inside_frame_ = hint != 0;
       output_pending_ = hint != 0 && out.pos == out.size;
     }
@@ -141,14 +148,39 @@ class ZstdSource final : public ByteSource {
   }
 
  private:
+  absl::Status ErrorOf(size_t error) const {
+    if (ZSTD_getErrorCode(error) != ZSTD_error_frameParameter_windowTooLarge) {
+      return Broken(path_, "zstd", ZSTD_getErrorName(error));
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        path_, " needs ", WindowText(), " of memory to decompress, the limit is ",
+        int64_t{1} << kLargestZstdWindowLog,
+        ": compress it again with a smaller window, zstd -d --long=31 -c OLD | zstd -o NEW"));
+  }
+
+  // The window that the frame's header declares (RFC 8878, 3.1.1.1).
+  std::string WindowText() const {
+    constexpr uint8_t kSingleSegment = 0x20;  // then the window is the whole content
+    if (frame_start_.size() < kFrameStart ||
+        (static_cast<uint8_t>(frame_start_[4]) & kSingleSegment) != 0) {
+      return "its whole content";
+    }
+    const uint8_t window = static_cast<uint8_t>(frame_start_[5]);
+    const int64_t base = int64_t{1} << (10 + (window >> 3));
+    return absl::StrCat(base + base / 8 * (window & 7), " bytes");
+  }
+
   PlainSource file_;
   std::string path_;
+  std::string frame_start_;  // the frame's first bytes; fewer where a chunk ends among them
   ZSTD_DCtx* context_;
   std::vector<char> input_ = std::vector<char>(kCompressedChunk);
   ZSTD_inBuffer in_ = {nullptr, 0, 0};
   bool inside_frame_ = false;
   bool output_pending_ = false;  // the decoder may hold more than the last buffer took
 };
+
+bool IsGzip(absl::string_view start) { return absl::StartsWith(start, "\x1F\x8B"); }
 
 bool IsZstd(absl::string_view start) {
   if (absl::StartsWith(start, "\x28\xB5\x2F\xFD")) return true;
@@ -158,6 +190,8 @@ bool IsZstd(absl::string_view start) {
 }
 
 }  // namespace
+
+bool IsCompressed(absl::string_view start) { return IsGzip(start) || IsZstd(start); }
 
 absl::StatusOr<std::unique_ptr<ByteSource>> OpenByteSource(const std::string& path) {
   File file(std::fopen(path.c_str(), "rb"));
@@ -174,7 +208,7 @@ absl::StatusOr<std::unique_ptr<ByteSource>> OpenByteSource(const std::string& pa
         absl::StrCat(path, " is compressed with ", start[0] == 'B' ? "bzip2" : "xz",
                      ", which is not read: use gzip, zstd or no compression"));
   }
-  if (absl::StartsWith(start, "\x1F\x8B")) {
+  if (IsGzip(start)) {
     return std::make_unique<GzipSource>(std::move(file), path);
   }
   if (IsZstd(start)) return std::make_unique<ZstdSource>(std::move(file), path);

@@ -14,12 +14,16 @@ namespace octavo::engine {
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
-  // Up to `size` bytes into `buffer`; 0 at the end. DATA_LOSS for a stream that is cut off or
-  // broken, so a part of a file never passes for the whole.
+  // `size` bytes into `buffer`, fewer only at the end, where it answers 0. DATA_LOSS for a stream
+  // that is cut off or broken, so a part of a file never passes for the whole.
   virtual absl::StatusOr<size_t> Read(char* buffer, size_t size) = 0;
 };
 
-// Messages name `path`. INVALID_ARGUMENT for bzip2 and xz, by name.
+// Whether the first bytes of a file are those of gzip or zstd.
+bool IsCompressed(absl::string_view start);
+
+// Messages name `path`. INVALID_ARGUMENT for bzip2 and xz, by name, and for zstd that needs a
+// window above 128 MiB.
 absl::StatusOr<std::unique_ptr<ByteSource>> OpenByteSource(const std::string& path);
 
 // Lines of a source, without their end ("\n" or "\r\n") and without a byte order mark.

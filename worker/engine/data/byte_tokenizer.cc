@@ -1,6 +1,6 @@
 #include "base/file.h"
+#include "base/utf8.h"
 #include "worker/engine/data/tokenizer.h"
-#include "worker/engine/data/utf8.h"
 
 namespace octavo::engine {
 namespace {
@@ -20,7 +20,7 @@ class ByteTokenizer final : public Tokenizer {
     for (const int32_t id : ids) {
       if (id >= 0 && id < kEndOfDocument) bytes.push_back(static_cast<char>(id));
     }
-    return ReplaceInvalidUtf8(bytes);
+    return ReplaceMalformedUtf8(bytes);
   }
 
   int64_t vocabulary_size() const override { return kEndOfDocument + 1; }

@@ -8,10 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/status.h"
+#include "base/utf8.h"
 #include "worker/engine/data/byte_source.h"
 #include "worker/engine/data/json_row.h"
 #include "worker/engine/data/row_splitter.h"
-#include "worker/engine/data/utf8.h"
 
 namespace octavo::engine {
 namespace {
@@ -40,6 +40,7 @@ class DocumentReader {
   OnDocument on_document_;
   DocumentCounts& counts_;
   int64_t text_line_ = 1;  // of the first byte of text that is not handed out
+  size_t searched_ = 0;    // bytes of it in which no separator begins
 };
 
 absl::Status DocumentReader::AddDocument(absl::string_view document) {
@@ -64,6 +65,7 @@ absl::Status DocumentReader::Bad(absl::string_view reason, int64_t line, int64_t
 
 absl::Status DocumentReader::AddRow(absl::string_view row, int64_t line) {
   const JsonRow parsed = ParseJsonRow(row, options_.text_field);
+  counts_.scanned_bytes += parsed.scanned_bytes;
   if (!parsed.reason.empty()) return Bad(parsed.reason, line, parsed.column, parsed.message);
   if (parsed.converted) ++counts_.converted;
   return AddDocument(parsed.text);
@@ -105,7 +107,7 @@ absl::Status DocumentReader::ReadRows(std::unique_ptr<ByteSource> source) {
 }
 
 absl::Status DocumentReader::AddTextDocument(absl::string_view document, int64_t line) {
-  const size_t invalid = FindInvalidUtf8(document);
+  const size_t invalid = FindMalformedUtf8(document);
   if (invalid == document.npos) return AddDocument(document);
   const absl::string_view before = document.substr(0, invalid);
   const size_t line_end = before.rfind('\n');
@@ -117,16 +119,20 @@ absl::Status DocumentReader::AddTextDocument(absl::string_view document, int64_t
 // Hands out and removes the documents of `text` that a separator ends.
 absl::Status DocumentReader::AddWholeTextDocuments(std::string* text) {
   if (options_.separator.empty()) return absl::OkStatus();
+  const size_t length = options_.separator.size();
   size_t begin = 0;
-  size_t end;
-  while ((end = text->find(options_.separator, begin)) != std::string::npos) {
-    const size_t next = end + options_.separator.size();
+  while (true) {
+    const size_t end = text->find(options_.separator, searched_);
+    counts_.scanned_bytes += std::min(end, text->size()) - searched_;
+    if (end == std::string::npos) break;
     RETURN_IF_ERROR(
         AddTextDocument(absl::string_view(*text).substr(begin, end - begin), text_line_));
-    text_line_ += std::count(text->begin() + begin, text->begin() + next, '\n');
-    begin = next;
+    text_line_ += std::count(text->begin() + begin, text->begin() + end + length, '\n');
+    begin = searched_ = end + length;
   }
   text->erase(0, begin);
+  // The last bytes may be the begin of a separator that the next chunk completes.
+  searched_ = text->size() - std::min(text->size(), length - 1);
   return absl::OkStatus();
 }
 

@@ -22,6 +22,9 @@ struct DocumentCounts {
   int64_t empty = 0;                       // left out: they hold nothing to learn
   int64_t converted = 0;                   // texts that are numbers in the file
   std::map<std::string, int64_t> skipped;  // bad rows by reason
+  // Bytes that the search for separators and the parser of rows looked at: the work that a hostile
+  // file could blow up. Stays below twice the text's length.
+  int64_t scanned_bytes = 0;
 };
 
 // No document is larger: normalising counts in 32 bits.

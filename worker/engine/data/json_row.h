@@ -16,14 +16,16 @@ struct JsonRow {
   std::string message;
 
   std::string text;
-  bool converted = false;  // from a number, in the spelling of the file
+  bool converted = false;     // from a number, in the spelling of the file
+  int64_t scanned_bytes = 0;  // at most the length of the row: no byte is parsed twice
 };
 
 // Deeper rows are refused.
-inline constexpr int kDeepestJson = 256;
+inline constexpr size_t kDeepestJson = 256;
 
 // The string at `text_field` of an object; null counts as absent. Refuses what JSON readers
-// disagree about: the same key twice in an object, at any depth, and text that is not UTF-8.
+// disagree about: the same key twice in an object, at any depth, and text that is not UTF-8. A
+// number may have any size.
 JsonRow ParseJsonRow(absl::string_view row, const std::string& text_field);
 
 }  // namespace octavo::engine

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "base/status.h"
-#include "worker/engine/data/utf8.h"
+#include "base/utf8.h"
 
 namespace octavo::engine {
 
@@ -16,7 +16,7 @@ std::string NormalizeNfc(absl::string_view text) {
   const icu::Normalizer2* const nfc = icu::Normalizer2::getNFCInstance(error);
   CHECK(U_SUCCESS(error));
   const icu::StringPiece piece(text.data(), static_cast<int32_t>(text.size()));
-  if (nfc->isNormalizedUTF8(piece, error) || FindInvalidUtf8(text) != absl::string_view::npos) {
+  if (nfc->isNormalizedUTF8(piece, error) || FindMalformedUtf8(text) != absl::string_view::npos) {
     return std::string(text);
   }
   std::string normalized;

@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "base/utf8.h"
 #include "worker/engine/data/split_pattern.h"
-#include "worker/engine/data/utf8.h"
 
 namespace octavo::engine {
 namespace {

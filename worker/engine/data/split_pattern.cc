@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
+#include "base/utf8.h"
 #include "worker/engine/data/unicode_class.h"
-#include "worker/engine/data/utf8.h"
 
 namespace octavo::engine {
 namespace {

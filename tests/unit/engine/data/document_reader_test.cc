@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "tests/support/temporary_folder.h"
 
@@ -126,10 +127,46 @@ TEST_F(DocumentReaderTest, AStreamThatIsCutOffIsAnErrorAtEveryByte) {
   }
 }
 
+TEST_F(DocumentReaderTest, ManySmallMembersAreReadAsOneText) {
+  std::string file;
+  std::string text;
+  for (int i = 0; i < 2000; ++i) {
+    text += static_cast<char>('a' + i % 26);
+    file += i % 2 == 0 ? Gzip(text.substr(i)) : Gzip(text.substr(i)) + Gzip("");
+  }
+  ASSERT_TRUE(Read("a.txt", file).ok());
+  EXPECT_THAT(documents_, ElementsAre(text));
+}
+
+TEST_F(DocumentReaderTest, AZstdWindowAboveTheLimitIsNamedWithTheRemedy) {
+  const auto with_window = [](int log) {
+    const std::string rows = "{\"text\":\"a\"}\n";
+    ZSTD_CCtx* const context = ZSTD_createCCtx();
+    ZSTD_CCtx_setParameter(context, ZSTD_c_windowLog, log);
+    std::string out(256, '\0');
+    ZSTD_outBuffer to = {out.data(), out.size(), 0};
+    // Streamed, so that the header gives the window and not the content's size.
+    ZSTD_inBuffer from = {rows.data(), rows.size(), 0};
+    ZSTD_compressStream2(context, &to, &from, ZSTD_e_flush);
+    EXPECT_EQ(ZSTD_compressStream2(context, &to, &from, ZSTD_e_end), 0u);
+    ZSTD_freeCCtx(context);
+    return out.substr(0, to.pos);
+  };
+  ASSERT_TRUE(Read("a.jsonl.zst", with_window(27)).ok());
+  EXPECT_THAT(documents_, ElementsAre("a"));
+  for (const std::string& file : {with_window(28), with_window(27) + with_window(28)}) {
+    const absl::Status status = Read("a.jsonl.zst", file);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("268435456 bytes of memory to decompress, the limit is 134217728"),
+                      HasSubstr("zstd -d --long=31")));
+  }
+}
+
 TEST_F(DocumentReaderTest, ABadRowNamesFileLineAndColumn) {
   const std::string good = "{\"text\":\"a\"}\n";
   EXPECT_THAT(Error("a.jsonl", good + "\n{\"text\": nope}\n"),
-              AllOf(HasSubstr("a.jsonl:3:11: the row not JSON"), HasSubstr("[json-syntax]")));
+              AllOf(HasSubstr("a.jsonl:3:10: the row not JSON"), HasSubstr("[json-syntax]")));
   EXPECT_THAT(Error("a.jsonl", "{\"text\":\"\\ud800\"}"), HasSubstr("a.jsonl:1:"));
   EXPECT_THAT(Error("a.jsonl", "{\"text\":\"\xFF\"}"),
               HasSubstr("a.jsonl:1:10: the row is not UTF-8"));
@@ -158,6 +195,79 @@ TEST_F(DocumentReaderTest, NumbersOfAnySizeAreLegalBesideTheText) {
            "{\"x\":1e400,\"y\":[-2E+999],\"text\":\"a\"}\n{\"text\":2.50}\n{\"text\":1e400}\n")
           .ok());
   EXPECT_THAT(documents_, ElementsAre("a", "2.50", "1e400"));
+}
+
+TEST_F(DocumentReaderTest, NumbersAndEscapesAreReadAsTheStandardSays) {
+  ASSERT_TRUE(Read("a.jsonl",
+                   "{\"x\":[-0,0.5,1E+2,1e-2,{}],\"text\":\"\\\"\\\\\\/\\b\\f\\n\\r\\t"
+                   "\\u00e9\\u20AC\\ud83d\\ude00\"}\n")
+                  .ok());
+  EXPECT_THAT(documents_, ElementsAre("\"\\/\b\f\n\r\t\u00e9\u20ac\U0001f600"));
+  for (const char* const bad : {"01",
+                                "+1",
+                                ".5",
+                                "1.",
+                                "1e",
+                                "1e+",
+                                "-",
+                                "0x10",
+                                "nul",
+                                "nulls",
+                                "True",
+                                "[1,]",
+                                "[1 2]",
+                                "[",
+                                "{\"a\":1,}",
+                                "{\"a\" 1}",
+                                "{a:1}",
+                                "{\"a\":1]",
+                                "\"\\x\"",
+                                "\"\\u12g4\"",
+                                "\"\t\"",
+                                "\"\\ud800\"",
+                                "\"\\ud800\\n\"",
+                                "\"\\ud800\\ud800\"",
+                                "\"\\udc00\"",
+                                "-NaN",
+                                "nan"}) {
+    EXPECT_THAT(Error("a.jsonl", absl::StrCat("{\"text\":\"a\",\"x\":", bad, "}")),
+                HasSubstr("[json-syntax]"))
+        << bad;
+  }
+  EXPECT_THAT(Error("a.jsonl", "{\"text\":\"a\"} {}"), HasSubstr("a.jsonl:1:14: the row not JSON"));
+}
+
+TEST_F(DocumentReaderTest, NotANumberIsRefusedByItsName) {
+  EXPECT_THAT(Error("a.jsonl", "{\"text\":\"a\",\"loss\":NaN}"),
+              HasSubstr("a.jsonl:1:20: the row not JSON: NaN is no value of JSON; write null"));
+  EXPECT_THAT(Error("a.jsonl", "{\"text\":\"a\",\"loss\":-Infinity}"), HasSubstr("-Infinity is"));
+}
+
+// The work is counted and not timed: each would be a hundred times its file if bytes were looked at
+// again for every number or chunk.
+TEST_F(DocumentReaderTest, TheWorkGrowsWithTheFileAndNotWithItsSquare) {
+  std::string row = "{\"x\":[";
+  for (int i = 0; i < 20000; ++i) row += "1e999,";
+  row += "0],\"text\":\"a\"}\n";
+  ASSERT_TRUE(Read("a.jsonl", row).ok());
+  EXPECT_LE(counts_.scanned_bytes, static_cast<int64_t>(row.size()));
+  EXPECT_GE(counts_.scanned_bytes, static_cast<int64_t>(row.size()) - 2);
+
+  options_.separator = "<|end|>";
+  const std::string text(size_t{32} << 20, '<');  // 128 chunks
+  ASSERT_TRUE(Read("a.txt", text).ok());
+  EXPECT_EQ(documents_, std::vector<std::string>{text});
+  EXPECT_GE(counts_.scanned_bytes, static_cast<int64_t>(text.size()));
+  EXPECT_LE(counts_.scanned_bytes, static_cast<int64_t>(text.size()) + 128 * 7);
+}
+
+TEST_F(DocumentReaderTest, ASeparatorIsFoundWhereverAChunkEnds) {
+  constexpr size_t kChunk = size_t{1} << 18;
+  options_.separator = "abc";
+  for (size_t before = kChunk - 4; before <= kChunk + 1; ++before) {
+    ASSERT_TRUE(Read("a.txt", std::string(before, 'a') + "abc" + "tail").ok());
+    EXPECT_THAT(documents_, ElementsAre(std::string(before, 'a'), "tail")) << before;
+  }
 }
 
 TEST_F(DocumentReaderTest, NestingHasALimit) {
