@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "base/status.h"
+#include "worker/engine/data/byte_source.h"
 #include "worker/engine/data/corpus.h"
 #include "worker/engine/data/document_reader.h"
 
@@ -18,7 +18,7 @@ constexpr int64_t kSampleBytes = 1 << 20;  // of text, of each file
 struct NamedFile {
   std::string field;  // path in the stage
   std::string path;
-  int64_t bytes = 0;
+  int64_t text_bytes = 0;  // about, when unpacked
 };
 
 std::vector<NamedFile> FilesOf(const DataPlan& plan) {
@@ -34,25 +34,11 @@ std::vector<NamedFile> FilesOf(const DataPlan& plan) {
 
 absl::Status OpenFile(NamedFile* file) {
   ASSIGN_OR_RETURN(const std::unique_ptr<MappedFile> mapped, MappedFile::Open(file->path));
-  file->bytes = static_cast<int64_t>(mapped->data().size());
-  if (file->bytes > 0) return absl::OkStatus();
+  constexpr int64_t kUsualRatio = 4;  // text shrinks to about a quarter
+  file->text_bytes = static_cast<int64_t>(mapped->data().size());
+  if (IsCompressed(mapped->data())) file->text_bytes *= kUsualRatio;
+  if (file->text_bytes > 0) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("reading ", file->path, ": it is empty"));
-}
-
-// Text shrinks to about a quarter.
-int64_t UnpackedBytes(const NamedFile& file) {
-  const bool packed = absl::EndsWith(file.path, ".gz") || absl::EndsWith(file.path, ".zst");
-  return packed ? 4 * file.bytes : file.bytes;
-}
-
-// The problem belongs to the file that its message names.
-InspectionProblem ProblemOf(const absl::Status& status, const std::vector<NamedFile>& files) {
-  for (const NamedFile& file : files) {
-    if (absl::StrContains(status.message(), file.path)) {
-      return {file.field, std::string(status.message())};
-    }
-  }
-  return {"data.files", std::string(status.message())};
 }
 
 // Reads documents until they hold kSampleBytes.
@@ -96,7 +82,7 @@ CorpusInspection InspectCorpus(const DataPlan& plan, const Tokenizer* tokenizer,
   for (NamedFile& file : files) {
     const absl::Status status = OpenFile(&file);
     if (!status.ok()) inspection.problems.push_back({file.field, std::string(status.message())});
-    bytes += UnpackedBytes(file);
+    bytes += file.text_bytes;
   }
   if (bytes > kFullInspectionBytes) {
     inspection.warnings.push_back(
@@ -110,7 +96,8 @@ CorpusInspection InspectCorpus(const DataPlan& plan, const Tokenizer* tokenizer,
       inspection.warnings = (*corpus)->report().warnings;
       return inspection;
     }
-    inspection.problems.push_back(ProblemOf(corpus.status(), files));
+    inspection.problems.push_back(
+        {FieldOfError(corpus.status()), std::string(corpus.status().message())});
   }
   CheckSamples(files, plan, &inspection);
   return inspection;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/file.h"
@@ -15,6 +16,18 @@
 namespace octavo::engine {
 namespace {
 
+constexpr absl::string_view kFieldPayload = "octavo/field";
+constexpr absl::string_view kFiles = "data.files";
+constexpr absl::string_view kHoldoutFiles = "data.holdout_files";
+
+// The same held-out rows for every seed of a job, so that runs of several seeds compare.
+constexpr uint64_t kHoldoutSeed = 0;
+
+absl::Status WithField(absl::Status status, absl::string_view field) {
+  status.SetPayload(kFieldPayload, absl::Cord(field));
+  return status;
+}
+
 class PackedCorpus final : public Corpus {
  public:
   PackedCorpus(const DataPlan& plan, const Tokenizer& tokenizer, int64_t vocabulary)
@@ -22,8 +35,8 @@ class PackedCorpus final : public Corpus {
 
   absl::Status Open() {
     const int64_t lost_before = tokenizer_.lost_bytes();
-    RETURN_IF_ERROR(Read(plan_.files, &stream_));
-    RETURN_IF_ERROR(Read(plan_.holdout_files, &holdout_stream_));
+    RETURN_IF_ERROR(Read(kFiles, plan_.files, &stream_));
+    RETURN_IF_ERROR(Read(kHoldoutFiles, plan_.holdout_files, &holdout_stream_));
     Warn(counts_.empty, " empty documents were left out");
     Warn(counts_.converted, " texts are numbers in the file and were taken as they are spelt");
     Warn(tokenizer_.lost_bytes() - lost_before,
@@ -47,7 +60,8 @@ class PackedCorpus final : public Corpus {
     batch.sequence = plan_.sequence_length;
     for (int64_t sample = first_sample; sample < first_sample + rows; ++sample) {
       const Permutation order(report_.train_rows, seed, sample / report_.train_rows);
-      stream_.AppendRow(order[sample % report_.train_rows], plan_.isolate_documents, &batch);
+      stream_.AppendRow(TrainRow(order[sample % report_.train_rows]), plan_.isolate_documents,
+                        &batch);
     }
     return batch;
   }
@@ -59,23 +73,32 @@ class PackedCorpus final : public Corpus {
     const bool own_files = !plan_.holdout_files.empty();
     for (int64_t row = first_row; row < end; ++row) {
       const TokenStream& stream = own_files ? holdout_stream_ : stream_;
-      stream.AppendRow(own_files ? row : report_.train_rows + row, plan_.isolate_documents, &batch);
+      stream.AppendRow(own_files ? row : held_out_[row], plan_.isolate_documents, &batch);
     }
     return batch;
   }
 
  private:
-  absl::Status Read(const std::vector<std::string>& files, TokenStream* stream) {
+  // Row of stream_ that is training row `index`.
+  int64_t TrainRow(int64_t index) const {
+    const auto above =
+        std::upper_bound(train_rows_before_.begin(), train_rows_before_.end(), index);
+    return index + (above - train_rows_before_.begin());
+  }
+
+  absl::Status Read(absl::string_view field, const std::vector<std::string>& files,
+                    TokenStream* stream) {
     const DocumentOptions options = {.text_field = plan_.text_field,
                                      .separator = plan_.document_separator,
                                      .skip_bad_rows = plan_.skip_bad_rows};
-    for (const std::string& file : files) {
-      RETURN_IF_ERROR(ReadDocuments(
-          file, options,
+    for (size_t i = 0; i < files.size(); ++i) {
+      const absl::Status status = ReadDocuments(
+          files[i], options,
           [&](absl::string_view document) {
-            return Annotate(stream->Add(document, tokenizer_, vocabulary_), file);
+            return Annotate(stream->Add(document, tokenizer_, vocabulary_), files[i]);
           },
-          &counts_));
+          &counts_);
+      if (!status.ok()) return WithField(status, absl::StrCat(field, "[", i, "]"));
     }
     return absl::OkStatus();
   }
@@ -84,39 +107,50 @@ class PackedCorpus final : public Corpus {
     if (count > 0) report_.warnings.push_back(absl::StrCat(count, what));
   }
 
-  absl::Status TooSmall(const std::vector<std::string>& files, int64_t tokens, int64_t needed,
-                        absl::string_view what) const {
+  absl::Status TooSmall(const TokenStream& stream, int64_t needed, absl::string_view what) const {
+    const bool is_holdout = &stream == &holdout_stream_;
+    const int64_t tokens = stream.tokens();
+    const auto& files = is_holdout ? plan_.holdout_files : plan_.files;
     std::string holds = absl::StrCat("holds ", tokens, " tokens");
     if (tokens == 0) holds = "holds no text";
     if (report_.skipped_rows > 0) {
       absl::StrAppend(&holds, " after ", report_.skipped_rows, " bad rows were skipped");
     }
-    return absl::InvalidArgumentError(absl::StrCat(absl::StrJoin(files, ", "), " ", holds, ", ",
-                                                   what, " needs ", needed,
-                                                   ": add text or lower data.sequence_length"));
+    return WithField(absl::InvalidArgumentError(
+                         absl::StrCat(absl::StrJoin(files, ", "), " ", holds, ", ", what, " needs ",
+                                      needed, ": add text or lower data.sequence_length")),
+                     is_holdout ? kHoldoutFiles : kFiles);
   }
 
   absl::Status DivideRows() {
     const int64_t sequence = plan_.sequence_length;
     const int64_t rows = stream_.Rows(sequence);
-    if (rows < 1) return TooSmall(plan_.files, stream_.tokens(), sequence + 1, "one row");
+    if (rows < 1) return TooSmall(stream_, sequence + 1, "one row");
     if (!plan_.holdout_files.empty()) {
       report_.holdout_rows = holdout_stream_.Rows(sequence);
       if (report_.holdout_rows < 1) {
-        return TooSmall(plan_.holdout_files, holdout_stream_.tokens(), sequence + 1, "one row");
+        return TooSmall(holdout_stream_, sequence + 1, "one row");
       }
     } else if (plan_.holdout_fraction > 0) {
       const double share = std::floor(static_cast<double>(rows) * plan_.holdout_fraction);
       report_.holdout_rows = std::max(int64_t{1}, static_cast<int64_t>(share));
       if (rows - report_.holdout_rows < 1) {
-        return TooSmall(plan_.files, stream_.tokens(), 2 * sequence + 1,
-                        "one row to train on and one held out");
+        return TooSmall(stream_, 2 * sequence + 1, "one row to train on and one held out");
       }
-      report_.train_rows = rows - report_.holdout_rows;
-      return absl::OkStatus();
+      DrawHeldOutRows(rows);
     }
-    report_.train_rows = rows;
+    report_.train_rows = rows - static_cast<int64_t>(held_out_.size());
     return absl::OkStatus();
+  }
+
+  void DrawHeldOutRows(int64_t rows) {
+    const Permutation order(rows, kHoldoutSeed, /*epoch=*/0);
+    for (int64_t i = 0; i < report_.holdout_rows; ++i) held_out_.push_back(order[i]);
+    train_rows_before_ = held_out_;
+    std::sort(train_rows_before_.begin(), train_rows_before_.end());
+    for (size_t i = 0; i < train_rows_before_.size(); ++i) {
+      train_rows_before_[i] -= static_cast<int64_t>(i);
+    }
   }
 
   std::string Hash() const {
@@ -125,6 +159,7 @@ class PackedCorpus final : public Corpus {
         "sequence ", plan_.sequence_length, " isolated ", plan_.isolate_documents, " train rows ",
         report_.train_rows, " held out ", report_.holdout_rows, " tokenizer ", tokenizer_.sha256());
     hash.Update(options.data(), options.size());
+    hash.Update(held_out_.data(), held_out_.size() * sizeof(held_out_[0]));
     stream_.UpdateHash(&hash);
     holdout_stream_.UpdateHash(&hash);
     return hash.Finish();
@@ -134,13 +169,19 @@ class PackedCorpus final : public Corpus {
   const Tokenizer& tokenizer_;  // used by Open only
   const int64_t vocabulary_;
   TokenStream stream_;
-  TokenStream holdout_stream_;  // of holdout_files
+  TokenStream holdout_stream_;              // of holdout_files
+  std::vector<int64_t> held_out_;           // rows of stream_, as drawn
+  std::vector<int64_t> train_rows_before_;  // before each of them, ascending
   DocumentCounts counts_;
   CorpusReport report_;
   std::string sha256_;
 };
 
 }  // namespace
+
+std::string FieldOfError(const absl::Status& status) {
+  return std::string(status.GetPayload(kFieldPayload).value_or(absl::Cord(kFiles)));
+}
 
 absl::StatusOr<std::unique_ptr<Corpus>> OpenCorpus(const DataPlan& plan, const Tokenizer& tokenizer,
                                                    int64_t vocabulary) {

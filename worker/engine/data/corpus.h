@@ -34,13 +34,20 @@ class Corpus {
   // 1, ...; each epoch is a full permutation of the training rows.
   virtual Batch TrainBatch(uint64_t seed, int64_t first_sample, int64_t rows) const = 0;
 
-  // Held-out rows [first_row, first_row + rows), clipped to what there is; always in file order.
+  // Held-out rows [first_row, first_row + rows), clipped to what there is; always the same ones in
+  // the same order. Those of a corpus without held-out files are drawn over all of its rows, so the
+  // first few stand for every source.
   virtual Batch HoldoutBatch(int64_t first_row, int64_t rows) const = 0;
 };
 
 // INVALID_ARGUMENT for bad rows (file, line, key, remedy), an empty corpus, fewer tokens than one
 // row, ids beyond `vocabulary`.
+//
+// FieldOfError names the file by its place in the plan.
 absl::StatusOr<std::unique_ptr<Corpus>> OpenCorpus(const DataPlan& plan, const Tokenizer& tokenizer,
                                                    int64_t vocabulary);
+
+// Of an error of OpenCorpus: "data.files[1]", or "data.files" where it is about all of them.
+std::string FieldOfError(const absl::Status& status);
 
 }  // namespace octavo::engine
