@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -42,7 +43,10 @@ std::unique_ptr<Tokenizer> MakeByteTokenizer();
 // end-of-document token is the first of eos_token_id in generation_config.json or config.json, or
 // the eos_token of tokenizer_config.json.
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& folder);
+
+// An id, or the text of a token that the file must have.
+using EndOfDocument = std::variant<int32_t, std::string>;
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizerJson(absl::string_view json,
-                                                             int32_t end_of_document);
+                                                             const EndOfDocument& end_of_document);
 
 }  // namespace octavo::engine

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "base/strict_json.h"
 #include "worker/engine/data/byte_alphabet.h"
 #include "worker/engine/data/byte_level_tokenizer.h"
 #include "worker/engine/data/nfc.h"
@@ -21,7 +22,9 @@ namespace {
 using Json = nlohmann::json;
 
 // Far above every published vocabulary; keeps a broken id from allocating the memory.
-constexpr int64_t kMostTokens = int64_t{1} << 24;
+constexpr int64_t kMostTokens = int64_t{1} << 22;
+// Of pre-tokenizers, each of which a text goes through; published files have up to four.
+constexpr size_t kMostStages = 16;
 
 absl::Status Unsupported(absl::string_view key, absl::string_view value,
                          absl::string_view supported) {
@@ -50,20 +53,17 @@ bool Flag(const Json& object, const char* key, bool otherwise) {
 class Parser {
  public:
   absl::StatusOr<std::unique_ptr<Tokenizer>> Parse(absl::string_view text,
-                                                   int32_t end_of_document) {
-    const Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
-    if (!json.is_object()) {
-      return absl::InvalidArgumentError("tokenizer.json is not a JSON object");
-    }
+                                                   const EndOfDocument& end_of_document) {
+    // Whatever walks the tree below may recurse: its depth is limited here.
+    ASSIGN_OR_RETURN(const Json json, ParseStrictJson(text, "tokenizer.json"));
     RETURN_IF_ERROR(ReadNormalizer(Member(json, "normalizer")));
     RETURN_IF_ERROR(ReadPreTokenizer(Member(json, "pre_tokenizer")));
     RETURN_IF_ERROR(ReadDecoder(Member(json, "decoder")));
     RETURN_IF_ERROR(ReadModel(Member(json, "model")));
     RETURN_IF_ERROR(ReadAddedTokens(Member(json, "added_tokens")));
     RETURN_IF_ERROR(ReadPostProcessor(Member(json, "post_processor")));
-    RETURN_IF_ERROR(CheckId("the end-of-document token", end_of_document));
-    parts_.end_of_document = end_of_document;
-    parts_.sha256 = Sha256Of(absl::StrCat(end_of_document, "\n", text));
+    ASSIGN_OR_RETURN(parts_.end_of_document, IdOf(end_of_document));
+    parts_.sha256 = Sha256Of(absl::StrCat(parts_.end_of_document, "\n", text));
     WarnOfMissingBytes();
     return std::make_unique<ByteLevelTokenizer>(std::move(parts_));
   }
@@ -95,6 +95,10 @@ class Parser {
     if (type == "Sequence") {
       for (const Json& each : Member(stage, "pretokenizers")) RETURN_IF_ERROR(AddStage(each));
       return absl::OkStatus();
+    }
+    if (parts_.stages.size() == kMostStages) {
+      return Unsupported("pre_tokenizer", absl::StrCat("a sequence of more than ", kMostStages),
+                         absl::StrCat("at most ", kMostStages, " one after the other"));
     }
     if (type == "Split") return AddSplit(stage);
     if (type == "Digits") {
@@ -311,6 +315,19 @@ class Parser {
     return absl::OkStatus();
   }
 
+  absl::StatusOr<int32_t> IdOf(const EndOfDocument& end) const {
+    if (const int32_t* const id = std::get_if<int32_t>(&end)) {
+      RETURN_IF_ERROR(CheckId("the end-of-document token", *id));
+      return *id;
+    }
+    const auto found = ids_.find(std::get<std::string>(end));
+    if (found != ids_.end()) return found->second;
+    return absl::InvalidArgumentError(absl::StrCat("tokenizer.json has no token \"",
+                                                   std::get<std::string>(end),
+                                                   "\", which tokenizer_config.json names as "
+                                                   "eos_token: give eos_token_id in config.json"));
+  }
+
   absl::Status CheckId(absl::string_view what, int64_t id) const {
     if (id >= 0 && id < static_cast<int64_t>(parts_.token_bytes.size())) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat(
@@ -334,7 +351,7 @@ class Parser {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizerJson(absl::string_view json,
-                                                             int32_t end_of_document) {
+                                                             const EndOfDocument& end_of_document) {
   return Parser().Parse(json, end_of_document);
 }
 

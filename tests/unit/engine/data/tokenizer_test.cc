@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "tests/support/temporary_folder.h"
 #include "worker/engine/data/byte_alphabet.h"
@@ -189,6 +191,60 @@ TEST(LoadTokenizer, FindsTheEndOfADocumentInTheFolder) {
   EXPECT_EQ((*LoadTokenizer(folder.path()))->end_of_document(), 258);
   folder.Write("generation_config.json", R"({"eos_token_id": [260, 258]})");
   EXPECT_EQ((*LoadTokenizer(folder.path()))->end_of_document(), 260);
+}
+
+// Each of these once ended the process, by an exception or by the stack.
+TEST(LoadTokenizer, AFolderOfTheWrongTypesIsRefused) {
+  const TemporaryFolder folder;
+  folder.Write("tokenizer_config.json", R"({"eos_token": "<|end|>"})");
+  const auto error = [&folder](const std::string& tokenizer_json) {
+    folder.Write("tokenizer.json", tokenizer_json);
+    const auto tokenizer = LoadTokenizer(folder.path());
+    EXPECT_FALSE(tokenizer.ok());
+    return std::string(tokenizer.status().message());
+  };
+  Json list_model = SmallTokenizer();
+  list_model["model"] = Json::array({1, 2});
+  EXPECT_THAT(error(list_model.dump()), HasSubstr("model.vocab is empty or no object"));
+  Json no_end = SmallTokenizer();
+  no_end["added_tokens"] = Json::array();
+  EXPECT_THAT(error(no_end.dump()), HasSubstr("has no token \"<|end|>\", which tokenizer_config"));
+  for (const char* const key : {"added_tokens", "normalizer", "pre_tokenizer", "post_processor"}) {
+    for (const char* const value : {"7", "\"x\"", "[[]]", "{\"type\":7}", "{\"content\":7}"}) {
+      Json wrong = SmallTokenizer();
+      wrong[key] = Json::parse(value);
+      EXPECT_THAT(error(wrong.dump()), HasSubstr("tokenizer.json: ")) << key << " " << value;
+    }
+  }
+  // The reference ignores the ids of added tokens in the file, so it may be anything.
+  Json text_id = SmallTokenizer();
+  text_id["added_tokens"][0]["id"] = "2";
+  folder.Write("tokenizer.json", text_id.dump());
+  EXPECT_EQ((*LoadTokenizer(folder.path()))->end_of_document(), 260);
+}
+
+TEST(LoadTokenizer, NestingAndStagesHaveALimit) {
+  for (const auto& [key, list] : {std::pair{"normalizer", "normalizers"},
+                                  {"pre_tokenizer", "pretokenizers"},
+                                  {"post_processor", "processors"}}) {
+    const std::string text = SmallTokenizer().dump();
+    std::string nested;
+    for (int i = 0; i < 100000; ++i) {
+      nested += absl::StrCat("{\"type\":\"Sequence\",\"", list, "\":[");
+    }
+    for (int i = 0; i < 100000; ++i) nested += "]}";
+    Json marked = SmallTokenizer();
+    marked[key] = "HERE";
+    const auto tokenizer =
+        LoadTokenizerJson(absl::StrReplaceAll(marked.dump(), {{"\"HERE\"", nested}}), 260);
+    ASSERT_FALSE(tokenizer.ok());
+    EXPECT_THAT(std::string(tokenizer.status().message()), HasSubstr("nest deeper than"));
+  }
+  Json many = SmallTokenizer();
+  const Json stage = many["pre_tokenizer"];
+  many["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", Json::array()}};
+  for (int i = 0; i < 17; ++i) many["pre_tokenizer"]["pretokenizers"].push_back(stage);
+  EXPECT_THAT(LoadError(many), HasSubstr("a sequence of more than 16"));
 }
 
 // The scanners by hand against the regular expressions that they stand for.
