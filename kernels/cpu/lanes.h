@@ -1,11 +1,12 @@
-// The unit of this folder's vector code, on every target.
+// The units of this folder's vector code, on every target.
 #pragma once
 
 #include <cstdint>
 
 namespace octavo::kernels::cpu {
 
-inline constexpr int64_t kLanes = 16;          // floats in a Floats (vectors_inl.h)
-inline constexpr int64_t kPanel = 2 * kLanes;  // columns that small_gemm_inl.h keeps together
+inline constexpr int64_t kLanes = 16;                // floats in a Floats (vectors_inl.h)
+inline constexpr int64_t kPanel = 2 * kLanes;        // columns that small_gemm_inl.h keeps together
+inline constexpr int64_t kColumnChunk = 4 * kLanes;  // columns that a thread sums over rows
 
 }  // namespace octavo::kernels::cpu

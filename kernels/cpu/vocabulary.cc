@@ -1,4 +1,8 @@
 // Formulas: kernels/ops/vocabulary.h.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/vocabulary.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+// Below what must come first.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -7,13 +11,93 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "kernels/cpu/operations.h"
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/vectors_inl.h"
 
+HWY_BEFORE_NAMESPACE();
+namespace octavo::kernels::cpu {
+namespace HWY_NAMESPACE {
+namespace {
+
+constexpr int64_t kSumChunk = 1024;  // exponentials under one float32 partial sum
+constexpr float kLowest = -std::numeric_limits<float>::infinity();
+
+void AddRow(const bfloat16* x, float* sum, int64_t count) {
+  for (int64_t i = 0; i < count; i += kLanes)
+    StoreUpTo(sum + i, LoadUpTo(sum + i, count - i) + LoadUpTo(x + i, count - i), count - i);
+}
+
+// The last `count` < kLanes logits; the other lanes are -infinity.
+HWY_INLINE Floats LoadTail(const bfloat16* from, int64_t count) {
+  float padded[kLanes];
+  for (int64_t i = 0; i < kLanes; ++i) padded[i] = i < count ? ToFloat(from[i]) : kLowest;
+  return Load(padded);
+}
+
+// log sum_i e^x_i = largest + log_rest; apart, so that neither rounds the other away.
+struct SplitLogSumExp {
+  float largest;
+  float log_rest;
+};
+
+HWY_INLINE SplitLogSumExp LogSumExp(const bfloat16* logits, int64_t count) {
+  const int64_t whole = count / kLanes * kLanes;
+  Floats maxima = Splat(kLowest);
+  for (int64_t i = 0; i < whole; i += kLanes) maxima = Max(Load(logits + i), maxima);
+  if (whole < count) maxima = Max(LoadTail(logits + whole, count - whole), maxima);
+  const float largest = MaxLane(maxima);
+  double total = 0;
+  for (int64_t start = 0; start < whole; start += kSumChunk) {
+    const int64_t end = std::min(start + kSumChunk, whole);
+    Floats sums = Zeros();
+    for (int64_t i = start; i < end; i += kLanes)
+      sums = sums + Exp(Load(logits + i) - Splat(largest));
+    total += static_cast<double>(Sum(sums));
+  }
+  if (whole < count) {
+    const Floats tail = Exp(LoadTail(logits + whole, count - whole) - Splat(largest));
+    total += static_cast<double>(Sum(tail));
+  }
+  return {.largest = largest, .log_rest = static_cast<float>(std::log(total))};
+}
+
+HWY_INLINE void WriteGradient(bfloat16* logits, int64_t count, const SplitLogSumExp& sum,
+                              float scale) {
+  for (int64_t i = 0; i < count; i += kLanes) {
+    const Floats x = LoadUpTo(logits + i, count - i);
+    const Floats p = Exp((x - Splat(sum.largest)) - Splat(sum.log_rest));
+    StoreUpTo(logits + i, p * Splat(scale), count - i);
+  }
+}
+
+void CrossEntropyRow(const CrossEntropy& op, int64_t token) {
+  bfloat16* const logits = op.logits + token * op.vocabulary;
+  const int32_t target = op.targets[token];
+  if (target < 0) {
+    op.loss[token] = 0.0f;
+    if (op.write_gradient)
+      std::memset(logits, 0, static_cast<size_t>(op.vocabulary) * sizeof(bfloat16));
+    return;
+  }
+  const SplitLogSumExp sum = LogSumExp(logits, op.vocabulary);
+  const float minus_loss = (ToFloat(logits[target]) - sum.largest) - sum.log_rest;
+  op.loss[token] = -minus_loss;
+  if (!op.write_gradient) return;
+  WriteGradient(logits, op.vocabulary, sum, op.gradient_scale);
+  const float gradient = std::expm1(minus_loss) * op.gradient_scale;  // p - 1
+  logits[target] = ToBfloat16(gradient);
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace octavo::kernels::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
 namespace octavo::kernels::cpu {
 namespace {
 
-constexpr int64_t kColumnChunk = 64;  // columns of dtable a thread adds to
-constexpr int64_t kSumChunk = 1024;   // exponentials under one float32 partial sum
+HWY_EXPORT(AddRow);
+HWY_EXPORT(CrossEntropyRow);
 
 absl::Status CheckIds(const char* operation, const int32_t* ids, int64_t count,
                       int64_t vocabulary) {
@@ -37,83 +121,6 @@ absl::Status CheckTargets(const CrossEntropy& op) {
   return absl::OkStatus();
 }
 
-struct AddRow {
-  OCTAVO_INLINE static void Run(const bfloat16* x, float* sum, int64_t count) {
-    int64_t i = 0;
-    for (; i + kLanes <= count; i += kLanes) Store(sum + i, Load(sum + i) + Load(x + i));
-    for (; i < count; ++i) sum[i] += ToFloat(x[i]);
-  }
-};
-
-constexpr float kLowest = -std::numeric_limits<float>::infinity();
-
-// The last `count` < kLanes logits; the other lanes are -infinity.
-OCTAVO_INLINE Floats LoadTail(const bfloat16* from, int64_t count) {
-  float padded[kLanes];
-  for (int64_t i = 0; i < kLanes; ++i) padded[i] = i < count ? ToFloat(from[i]) : kLowest;
-  return Load(padded);
-}
-
-// log sum_i e^x_i = largest + log_rest; apart, so that neither rounds the other away.
-struct SplitLogSumExp {
-  float largest;
-  float log_rest;
-};
-
-struct LogSumExp {
-  OCTAVO_INLINE static void Run(const bfloat16* logits, int64_t count, SplitLogSumExp* result) {
-    const int64_t whole = count / kLanes * kLanes;
-    Floats maxima = Splat(kLowest);
-    for (int64_t i = 0; i < whole; i += kLanes) maxima = Max(Load(logits + i), maxima);
-    if (whole < count) maxima = Max(LoadTail(logits + whole, count - whole), maxima);
-    const float largest = MaxLane(maxima);
-    double total = 0;
-    for (int64_t start = 0; start < whole; start += kSumChunk) {
-      const int64_t end = std::min(start + kSumChunk, whole);
-      Floats sums = {};
-      for (int64_t i = start; i < end; i += kLanes) sums += Exp(Load(logits + i) - largest);
-      total += static_cast<double>(Sum(sums));
-    }
-    if (whole < count) {
-      const Floats tail = Exp(LoadTail(logits + whole, count - whole) - largest);
-      total += static_cast<double>(Sum(tail));
-    }
-    *result = {.largest = largest, .log_rest = static_cast<float>(std::log(total))};
-  }
-};
-
-struct WriteGradient {
-  OCTAVO_INLINE static Floats Of(Floats x, SplitLogSumExp sum, float scale) {
-    return Exp((x - sum.largest) - sum.log_rest) * scale;
-  }
-  OCTAVO_INLINE static void Run(bfloat16* logits, int64_t count, SplitLogSumExp sum, float scale) {
-    int64_t i = 0;
-    for (; i + kLanes <= count; i += kLanes) Store(logits + i, Of(Load(logits + i), sum, scale));
-    if (i == count) return;
-    const int64_t rest = count - i;
-    StorePart(logits + i, Of(LoadPart(logits + i, rest), sum, scale), rest);
-  }
-};
-
-void RunRow(const CrossEntropy& op, int64_t token) {
-  bfloat16* const logits = op.logits + token * op.vocabulary;
-  const int32_t target = op.targets[token];
-  if (target < 0) {
-    op.loss[token] = 0.0f;
-    if (op.write_gradient)
-      std::memset(logits, 0, static_cast<size_t>(op.vocabulary) * sizeof(bfloat16));
-    return;
-  }
-  SplitLogSumExp sum;
-  Vectorized<LogSumExp>(logits, op.vocabulary, &sum);
-  const float minus_loss = (ToFloat(logits[target]) - sum.largest) - sum.log_rest;
-  op.loss[token] = -minus_loss;
-  if (!op.write_gradient) return;
-  Vectorized<WriteGradient>(logits, op.vocabulary, sum, op.gradient_scale);
-  const float gradient = std::expm1(minus_loss) * op.gradient_scale;  // p - 1
-  logits[target] = ToBfloat16(gradient);
-}
-
 }  // namespace
 
 absl::Status RunOperation(const EmbeddingForward& operation) {
@@ -135,8 +142,9 @@ absl::Status RunOperation(const EmbeddingBackward& operation) {
   for (int64_t start = 0; start < operation.columns; start += kColumnChunk) {
     const int64_t width = std::min(kColumnChunk, operation.columns - start);
     for (int64_t t = 0; t < operation.tokens; ++t) {
-      Vectorized<AddRow>(operation.dy + t * operation.columns + start,
-                         operation.dtable + operation.ids[t] * operation.columns + start, width);
+      HWY_DYNAMIC_DISPATCH(AddRow)
+      (operation.dy + t * operation.columns + start,
+       operation.dtable + operation.ids[t] * operation.columns + start, width);
     }
   }
   return absl::OkStatus();
@@ -145,8 +153,10 @@ absl::Status RunOperation(const EmbeddingBackward& operation) {
 absl::Status RunOperation(const CrossEntropy& operation) {
   RETURN_IF_ERROR(CheckTargets(operation));
 #pragma omp parallel for schedule(static)
-  for (int64_t token = 0; token < operation.tokens; ++token) RunRow(operation, token);
+  for (int64_t token = 0; token < operation.tokens; ++token)
+    HWY_DYNAMIC_DISPATCH(CrossEntropyRow)(operation, token);
   return absl::OkStatus();
 }
 
 }  // namespace octavo::kernels::cpu
+#endif  // HWY_ONCE

@@ -6,6 +6,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/bound.h"
 #include "tests/support/device.h"
+#include "tests/support/instruction_sets.h"
 #include "tests/support/numbers.h"
 
 namespace octavo::kernels {
@@ -102,7 +103,10 @@ BoundShare ForwardShare(const Case& c, const ForwardResult& result, double slip 
   return share;
 }
 
-TEST(RmsNormForward, StaysWithinItsBoundForEveryWidth) {
+class NormOn : public testing_support::EveryInstructionSet {};
+OCTAVO_ON_EVERY_INSTRUCTION_SET(NormOn);
+
+TEST_P(NormOn, ForwardStaysWithinItsBoundForEveryWidth) {
   for (const int64_t columns : kSizes) {
     const Case c = {.columns = columns};
     const ForwardResult result = RunForward(c);
@@ -116,7 +120,7 @@ TEST(RmsNormForward, StaysWithinItsBoundForEveryWidth) {
   }
 }
 
-TEST(RmsNormForward, AZeroRowStaysZeroAndLargeRowsDoNotOverflow) {
+TEST_P(NormOn, AZeroRowStaysZeroAndLargeRowsDoNotOverflow) {
   Case c = {.rows = 2, .columns = 64};
   std::fill_n(c.x.begin(), 64, ToBfloat16(0.0f));
   std::fill_n(c.x.begin() + 64, 64, ToBfloat16(1e18f));
@@ -190,7 +194,7 @@ BackwardResult RunBackward(const Case& c, bool add, int threads = 2) {
   return {testing_support::ToDouble(device.Get(dx, count)), device.Get(op.dweight, c.columns)};
 }
 
-TEST(RmsNormBackward, StaysWithinItsBoundWithAndWithoutTheResidual) {
+TEST_P(NormOn, BackwardStaysWithinItsBoundWithAndWithoutTheResidual) {
   for (const int64_t columns : kSizes) {
     const Case c = {.rows = 130, .columns = columns};
     const Row weight = testing_support::ToDouble(c.weight);
@@ -229,7 +233,7 @@ TEST(RmsNormBackward, StaysWithinItsBoundWithAndWithoutTheResidual) {
   }
 }
 
-TEST(RmsNormBackward, ThreadsDoNotChangeTheBits) {
+TEST_P(NormOn, ThreadsDoNotChangeTheBits) {
   const Case c = {.rows = 300, .columns = 200};
   EXPECT_EQ(RunBackward(c, true, 1), RunBackward(c, true, 3));
 }

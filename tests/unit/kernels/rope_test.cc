@@ -5,6 +5,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/bound.h"
 #include "tests/support/device.h"
+#include "tests/support/instruction_sets.h"
 #include "tests/support/numbers.h"
 
 namespace octavo::kernels {
@@ -79,7 +80,10 @@ BoundShare Share(const std::vector<bfloat16>& x, const std::vector<int32_t>& pos
   return share;
 }
 
-TEST(Rope, RotatesPairsHalfAHeadApartByTheTokensPosition) {
+class RopeOn : public testing_support::EveryInstructionSet {};
+OCTAVO_ON_EVERY_INSTRUCTION_SET(RopeOn);
+
+TEST_P(RopeOn, RotatesPairsHalfAHeadApartByTheTokensPosition) {
   const std::vector<int32_t> positions = {0, 1, 2, 0, 49, 7};
   for (const int64_t head_dim : {2, 30, 32, 64, 66, 128}) {
     const auto x = testing_support::NormalBfloat16(6 * 3 * head_dim, 1);
@@ -91,7 +95,7 @@ TEST(Rope, RotatesPairsHalfAHeadApartByTheTokensPosition) {
   }
 }
 
-TEST(Rope, PositionZeroChangesNothing) {
+TEST_P(RopeOn, PositionZeroChangesNothing) {
   const auto x = testing_support::NormalBfloat16(2 * 64, 1);
   EXPECT_EQ(testing_support::Bits(Rotate(x, {0, 0}, 1, 64, false)), testing_support::Bits(x));
 }

@@ -7,6 +7,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/bound.h"
 #include "tests/support/device.h"
+#include "tests/support/instruction_sets.h"
 #include "tests/support/numbers.h"
 
 namespace octavo::kernels {
@@ -34,7 +35,10 @@ TEST(EmbeddingForward, CopiesTheRowOfEachToken) {
   EXPECT_EQ(testing_support::Bits(device.Get(y, 4 * 33)), testing_support::Bits(want));
 }
 
-TEST(EmbeddingBackward, AddsTokensOfOneIdInOrder) {
+class VocabularyOn : public testing_support::EveryInstructionSet {};
+OCTAVO_ON_EVERY_INSTRUCTION_SET(VocabularyOn);
+
+TEST_P(VocabularyOn, EmbeddingBackwardAddsTokensOfOneIdInOrder) {
   for (const int64_t columns : {1, 33, 129}) {
     Device device(3);
     const std::vector<int32_t> ids = {2, 0, 2, 2, 4, 0};
@@ -124,7 +128,7 @@ TEST(CrossEntropy, TheReferenceAgreesWithDifferences) {
   }
 }
 
-TEST(CrossEntropy, LossAndGradientStayWithinTheirBounds) {
+TEST_P(VocabularyOn, CrossEntropyLossAndGradientStayWithinTheirBounds) {
   constexpr float kScale = 1.0f / 37;
   for (const size_t vocabulary : {1u, 31u, 33u, 129u, 5000u}) {
     for (const float deviation : {1.0f, 30.0f}) {
@@ -161,7 +165,7 @@ TEST(CrossEntropy, LossAndGradientStayWithinTheirBounds) {
   }
 }
 
-TEST(CrossEntropy, MaskedTokensHaveNoLossAndNoGradient) {
+TEST_P(VocabularyOn, CrossEntropyMaskedTokensHaveNoLossAndNoGradient) {
   auto logits = testing_support::NormalBfloat16(2 * 40, 1);
   logits[3] = ToBfloat16(std::numeric_limits<float>::quiet_NaN());
   const Loss got = Compute(logits, {-100, 5}, 1.0f);
@@ -177,13 +181,13 @@ TEST(CrossEntropy, WithoutGradientTheLogitsStay) {
             testing_support::Bits(logits));
 }
 
-TEST(CrossEntropy, ANearCertainTargetKeepsASmallLoss) {
+TEST_P(VocabularyOn, CrossEntropyANearCertainTargetKeepsASmallLoss) {
   const Loss got = Compute(testing_support::ToBfloat16({100.0f, 90.0f, 80.0f}), {0}, 1.0f);
   EXPECT_NEAR(static_cast<double>(got.loss[0]), std::log1p(std::exp(-10.0) + std::exp(-20.0)),
               1e-7);
 }
 
-TEST(CrossEntropy, NaNInALogitMakesTheLossNaN) {
+TEST_P(VocabularyOn, CrossEntropyNaNInALogitMakesTheLossNaN) {
   const Loss got =
       Compute(testing_support::ToBfloat16({1, std::numeric_limits<float>::quiet_NaN()}), {0}, 1.0f);
   EXPECT_TRUE(std::isnan(got.loss[0]));
