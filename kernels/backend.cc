@@ -32,7 +32,7 @@ absl::Status Backend::Run(const Operation& operation) {
     tally.seconds +=
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
-  if (recorded_ != nullptr) recorded_->push_back(operation);
+  if (captured_ != nullptr) captured_->push_back(operation);
   return absl::OkStatus();
 }
 

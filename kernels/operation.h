@@ -1,5 +1,5 @@
 // Every operation that a backend can be asked for, as one type. A new operation is a struct in
-// kernels/ops with a kName, a line here and a check in check.cc; counting, timing, recording and
+// kernels/ops with a kName, a line here and a check in check.cc; counting, timing, capture and
 // the refusal by a backend that lacks it follow from that.
 #pragma once
 
@@ -25,7 +25,7 @@ using Operation =
                  SwigluForward, SwigluBackward, ColumnSum, SumOfSquares, EmbeddingForward,
                  EmbeddingBackward, CrossEntropy, AdamW>;
 
-// Operations in their order, with the addresses that they were recorded with.
+// Operations in their order, with the addresses that they were captured with.
 using Program = std::vector<Operation>;
 
 inline constexpr size_t kOperationKinds = std::variant_size_v<Operation>;

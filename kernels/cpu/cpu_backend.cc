@@ -42,11 +42,15 @@ BackendDescription CpuBackend::Describe() const {
   return {.name = "cpu",
           .device = ProcessorName(),
           .matmul = matmul_->Describe(),
-          .memory_bytes = memory_->limit_bytes()};
+          .memory_bytes = memory_->use().limit};
 }
 
 absl::Status CpuBackend::CopyIn(void* to, const void* from_host, int64_t bytes) {
   return CopyHostBytes(to, from_host, bytes);
+}
+
+absl::Status CpuBackend::EnqueueCopyIn(Queue, void* to, const void* from_pinned, int64_t bytes) {
+  return CopyHostBytes(to, from_pinned, bytes);
 }
 
 absl::Status CpuBackend::CopyOut(void* to_host, const void* from, int64_t bytes) {

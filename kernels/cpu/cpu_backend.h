@@ -20,8 +20,22 @@ class CpuBackend final : public Backend {
 
   absl::StatusOr<void*> Allocate(int64_t bytes) override { return memory_->Allocate(bytes); }
   void Free(void* memory) override { memory_->Free(memory); }
+  MemoryUse memory_use() const override { return memory_->use(); }
+  absl::StatusOr<void*> AllocateHost(int64_t bytes) override { return memory_->Allocate(bytes); }
+  void FreeHost(void* memory) override { memory_->Free(memory); }
+
   absl::Status CopyIn(void* to, const void* from_host, int64_t bytes) override;
+  absl::Status EnqueueCopyIn(Queue queue, void* to, const void* from_pinned,
+                             int64_t bytes) override;
   absl::Status CopyOut(void* to_host, const void* from, int64_t bytes) override;
+
+  // All of the following: what was enqueued has run.
+  absl::StatusOr<std::unique_ptr<Event>> CreateEvent() override {
+    return std::make_unique<Event>();
+  }
+  absl::Status Record(Queue, Event*) override { return absl::OkStatus(); }
+  absl::Status Wait(Queue, const Event&) override { return absl::OkStatus(); }
+  absl::Status WaitOnHost(const Event&) override { return absl::OkStatus(); }
   absl::Status Synchronize() override { return absl::OkStatus(); }
 
  protected:

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <unordered_map>
 
 #include "absl/status/statusor.h"
+#include "kernels/memory_ledger.h"
 
 namespace octavo::kernels::cpu {
 
@@ -12,21 +12,15 @@ class Memory {
  public:
   // `limit_bytes` 0: the machine's physical memory.
   explicit Memory(int64_t limit_bytes);
-  ~Memory();
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
 
   // Aligned to 256 bytes, never null.
   absl::StatusOr<void*> Allocate(int64_t bytes);
   void Free(void* memory);  // null is fine
 
-  int64_t limit_bytes() const { return limit_bytes_; }
-  int64_t used_bytes() const { return used_bytes_; }
+  const MemoryUse& use() const { return ledger_.use(); }
 
  private:
-  const int64_t limit_bytes_;
-  int64_t used_bytes_ = 0;
-  std::unordered_map<void*, int64_t> sizes_;
+  MemoryLedger ledger_;
 };
 
 }  // namespace octavo::kernels::cpu

@@ -1,6 +1,10 @@
 // The CUDA backend as a plug-in. It has copies and the operations of operations.h so far and no
-// others, so the engine cannot train on it yet.
+// others, so the engine cannot train on it yet. Its memory is tested through MemoryLedger, its
+// queues through the rules that tests/support/deferred_backend.h plays on the CPU; both run on a
+// device only in tests/device.
 #include <cuda_runtime_api.h>
+
+#include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
@@ -19,6 +23,14 @@ absl::Status ToStatus(cudaError_t error, absl::string_view action) {
   return absl::InternalError(message);
 }
 
+struct CudaEvent final : Event {
+  explicit CudaEvent(cudaEvent_t made) : event(made) {}
+  ~CudaEvent() override { cudaEventDestroy(event); }
+  const cudaEvent_t event;
+};
+
+cudaEvent_t EventOf(const Event& event) { return static_cast<const CudaEvent&>(event).event; }
+
 class CudaBackend final : public Backend {
  public:
   static absl::StatusOr<std::unique_ptr<Backend>> Open(const BackendOptions& options) {
@@ -31,55 +43,121 @@ class CudaBackend final : public Backend {
           absl::StrCat("cuda: ", properties.name, " has compute capability ", properties.major, ".",
                        properties.minor, "; the kernels are built for 9.0"));
     }
-    cudaStream_t stream = nullptr;
+    size_t free_bytes = 0;
+    size_t total_bytes = 0;
     RETURN_IF_ERROR(
-        ToStatus(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "creating a stream"));
-    const int64_t memory = static_cast<int64_t>(properties.totalGlobalMem);
-    return std::unique_ptr<Backend>(
-        new CudaBackend({.name = "cuda",
-                         .device = properties.name,
-                         .matmul = "mma.sync m16n8k32 e4m3",
-                         .memory_bytes = options.memory_bytes > 0 && options.memory_bytes < memory
-                                             ? options.memory_bytes
-                                             : memory},
-                        stream));
+        ToStatus(cudaMemGetInfo(&free_bytes, &total_bytes), "reading the device's free memory"));
+    int64_t limit = static_cast<int64_t>(free_bytes);
+    if (options.memory_bytes > 0) limit = std::min(limit, options.memory_bytes);
+    std::unique_ptr<CudaBackend> backend(new CudaBackend({.name = "cuda",
+                                                          .device = properties.name,
+                                                          .matmul = "mma.sync m16n8k32 e4m3",
+                                                          .memory_bytes = limit},
+                                                         options.device_index));
+    for (cudaStream_t* stream : {&backend->compute_, &backend->copy_}) {
+      RETURN_IF_ERROR(
+          ToStatus(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), "creating a stream"));
+    }
+    return backend;
   }
-  ~CudaBackend() override { cudaStreamDestroy(stream_); }
+  ~CudaBackend() override {
+    for (const cudaStream_t stream : {compute_, copy_}) {
+      if (stream != nullptr) cudaStreamDestroy(stream);
+    }
+  }
 
   BackendDescription Describe() const override { return description_; }
 
   absl::StatusOr<void*> Allocate(int64_t bytes) override {
+    RETURN_IF_ERROR(SelectDevice());
+    RETURN_IF_ERROR(ledger_.Check(bytes));
     void* memory = nullptr;
     // A size of 0 must still give a pointer of its own.
-    RETURN_IF_ERROR(ToStatus(cudaMalloc(&memory, static_cast<size_t>(bytes > 0 ? bytes : 1)),
-                             absl::StrCat("allocating ", bytes, " bytes")));
+    const cudaError_t error = cudaMalloc(&memory, static_cast<size_t>(std::max<int64_t>(bytes, 1)));
+    if (error == cudaErrorMemoryAllocation) return ledger_.Exhausted(bytes);
+    RETURN_IF_ERROR(ToStatus(error, absl::StrCat("allocating ", bytes, " bytes")));
+    ledger_.Lend(memory, bytes);
     return memory;
   }
-  void Free(void* memory) override { cudaFree(memory); }
+  void Free(void* memory) override {
+    if (memory == nullptr) return;
+    ledger_.TakeBack(memory);
+    cudaFree(memory);  // waits for the device
+  }
+  MemoryUse memory_use() const override { return ledger_.use(); }
+
+  absl::StatusOr<void*> AllocateHost(int64_t bytes) override {
+    RETURN_IF_ERROR(SelectDevice());
+    if (bytes < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("allocating ", bytes, " bytes of pinned host memory"));
+    }
+    void* memory = nullptr;
+    RETURN_IF_ERROR(
+        ToStatus(cudaMallocHost(&memory, static_cast<size_t>(std::max<int64_t>(bytes, 1))),
+                 absl::StrCat("allocating ", bytes, " bytes of pinned host memory")));
+    return memory;
+  }
+  void FreeHost(void* memory) override { cudaFreeHost(memory); }
+
+  // Waits: whether a copy from memory that is not pinned has left its source is the driver's
+  // secret.
   absl::Status CopyIn(void* to, const void* from_host, int64_t bytes) override {
-    return CopyBytes(to, from_host, bytes, cudaMemcpyHostToDevice);
+    RETURN_IF_ERROR(SelectDevice());
+    RETURN_IF_ERROR(CopyBytes(compute_, to, from_host, bytes, cudaMemcpyHostToDevice));
+    return WaitForStream(compute_);
+  }
+  absl::Status EnqueueCopyIn(Queue queue, void* to, const void* from_pinned,
+                             int64_t bytes) override {
+    RETURN_IF_ERROR(SelectDevice());
+    return CopyBytes(StreamOf(queue), to, from_pinned, bytes, cudaMemcpyHostToDevice);
   }
   absl::Status CopyOut(void* to_host, const void* from, int64_t bytes) override {
-    RETURN_IF_ERROR(CopyBytes(to_host, from, bytes, cudaMemcpyDeviceToHost));
-    return Synchronize();
+    RETURN_IF_ERROR(SelectDevice());
+    RETURN_IF_ERROR(CopyBytes(compute_, to_host, from, bytes, cudaMemcpyDeviceToHost));
+    return WaitForStream(compute_);
+  }
+
+  absl::StatusOr<std::unique_ptr<Event>> CreateEvent() override {
+    RETURN_IF_ERROR(SelectDevice());
+    cudaEvent_t event = nullptr;
+    RETURN_IF_ERROR(
+        ToStatus(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "creating an event"));
+    return std::make_unique<CudaEvent>(event);
+  }
+  absl::Status Record(Queue queue, Event* event) override {
+    RETURN_IF_ERROR(SelectDevice());
+    return ToStatus(cudaEventRecord(EventOf(*event), StreamOf(queue)), "recording an event");
+  }
+  absl::Status Wait(Queue queue, const Event& event) override {
+    RETURN_IF_ERROR(SelectDevice());
+    return ToStatus(cudaStreamWaitEvent(StreamOf(queue), EventOf(event), 0),
+                    "waiting for an event in a queue");
+  }
+  absl::Status WaitOnHost(const Event& event) override {
+    RETURN_IF_ERROR(SelectDevice());
+    return ToStatus(cudaEventSynchronize(EventOf(event)), "waiting for an event");
   }
   absl::Status Synchronize() override {
-    return ToStatus(cudaStreamSynchronize(stream_), "running queued operations");
+    RETURN_IF_ERROR(SelectDevice());
+    RETURN_IF_ERROR(WaitForStream(copy_));
+    return WaitForStream(compute_);
   }
 
  protected:
   absl::Status Execute(const Operation& operation) override {
+    RETURN_IF_ERROR(SelectDevice());
     const auto enqueue = [this](const auto& op) {
-      return ToStatus(Enqueue(op, stream_), op.kName);
+      return ToStatus(Enqueue(op, compute_), op.kName);
     };
     return std::visit(
         Overloaded{
             [this](const Copy& op) {
-              return CopyBytes(op.to, op.from, op.bytes, cudaMemcpyDeviceToDevice);
+              return CopyBytes(compute_, op.to, op.from, op.bytes, cudaMemcpyDeviceToDevice);
             },
             [this](const FillZero& op) {
-              return ToStatus(cudaMemsetAsync(op.memory, 0, static_cast<size_t>(op.bytes), stream_),
-                              op.kName);
+              return ToStatus(
+                  cudaMemsetAsync(op.memory, 0, static_cast<size_t>(op.bytes), compute_), op.kName);
             },
             [&](const QuantizeTiles& op) { return enqueue(op); },
             [&](const QuantizeBlocks& op) { return enqueue(op); },
@@ -92,16 +170,31 @@ class CudaBackend final : public Backend {
   }
 
  private:
-  CudaBackend(BackendDescription description, cudaStream_t stream)
-      : description_(std::move(description)), stream_(stream) {}
+  CudaBackend(BackendDescription description, int device_index)
+      : description_(std::move(description)),
+        device_index_(device_index),
+        ledger_("GPU memory", description_.memory_bytes) {}
 
-  absl::Status CopyBytes(void* to, const void* from, int64_t bytes, cudaMemcpyKind kind) {
-    return ToStatus(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), kind, stream_),
+  // The current device belongs to the thread, and threads may take turns.
+  absl::Status SelectDevice() const {
+    return ToStatus(cudaSetDevice(device_index_), "selecting the device");
+  }
+  cudaStream_t StreamOf(Queue queue) const { return queue == Queue::kCompute ? compute_ : copy_; }
+
+  static absl::Status CopyBytes(cudaStream_t stream, void* to, const void* from, int64_t bytes,
+                                cudaMemcpyKind kind) {
+    return ToStatus(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), kind, stream),
                     absl::StrCat("copying ", bytes, " bytes"));
+  }
+  static absl::Status WaitForStream(cudaStream_t stream) {
+    return ToStatus(cudaStreamSynchronize(stream), "running queued operations");
   }
 
   const BackendDescription description_;
-  const cudaStream_t stream_;
+  const int device_index_;
+  cudaStream_t compute_ = nullptr;
+  cudaStream_t copy_ = nullptr;
+  MemoryLedger ledger_;
 };
 
 }  // namespace

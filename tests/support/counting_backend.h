@@ -35,6 +35,27 @@ class CountingBackend final : public kernels::Backend {
     }
     backend_->Free(memory);
   }
+  kernels::MemoryUse memory_use() const override { return backend_->memory_use(); }
+  absl::StatusOr<void*> AllocateHost(int64_t bytes) override {
+    return backend_->AllocateHost(bytes);
+  }
+  void FreeHost(void* memory) override { backend_->FreeHost(memory); }
+  absl::Status EnqueueCopyIn(kernels::Queue queue, void* to, const void* from,
+                             int64_t bytes) override {
+    return backend_->EnqueueCopyIn(queue, to, from, bytes);
+  }
+  absl::StatusOr<std::unique_ptr<kernels::Event>> CreateEvent() override {
+    return backend_->CreateEvent();
+  }
+  absl::Status Record(kernels::Queue queue, kernels::Event* event) override {
+    return backend_->Record(queue, event);
+  }
+  absl::Status Wait(kernels::Queue queue, const kernels::Event& event) override {
+    return backend_->Wait(queue, event);
+  }
+  absl::Status WaitOnHost(const kernels::Event& event) override {
+    return backend_->WaitOnHost(event);
+  }
   absl::Status CopyIn(void* to, const void* from, int64_t bytes) override {
     return backend_->CopyIn(to, from, bytes);
   }

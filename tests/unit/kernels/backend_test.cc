@@ -74,6 +74,46 @@ TEST(BackendMemory, BeyondItsLimitNamesWantedUsedAndLimit) {
   EXPECT_TRUE(Buffer<float>::Create(backend.get(), 250).ok());
 }
 
+TEST(BackendMemory, SaysWhatIsInUseAndWhatTheMostWas) {
+  const auto backend = OpenCpu(1000);
+  {
+    const auto device = Buffer<float>::Create(backend.get(), 100);
+    const auto host = HostBuffer<char>::Create(backend.get(), 300);
+    ASSERT_TRUE(device.ok() && host.ok());
+    EXPECT_FALSE(Buffer<float>::Create(backend.get(), 100).ok());
+    EXPECT_EQ(backend->memory_use().current, 700);
+  }
+  const MemoryUse use = backend->memory_use();
+  EXPECT_EQ(use.current, 0);
+  EXPECT_EQ(use.peak, 700) << "what was refused does not count";
+  EXPECT_EQ(use.limit, 1000);
+}
+
+// Scratch is memory too: attention keeps its keys and values in float32.
+TEST(BackendMemory, CountsTheBackendsOwnScratch) {
+  const auto backend = OpenCpu();
+  const auto x = Buffer<bfloat16>::Create(backend.get(), 64 * 64);
+  const auto from = Buffer<int32_t>::Create(backend.get(), 64);
+  ASSERT_TRUE(x.ok() && from.ok());
+  ASSERT_TRUE(backend->Run(FillZero{.memory = x->data(), .bytes = x->bytes()}).ok());
+  ASSERT_TRUE(backend->Run(FillZero{.memory = from->data(), .bytes = from->bytes()}).ok());
+  const int64_t before = backend->memory_use().current;
+  ASSERT_TRUE(backend
+                  ->Run(AttentionForward{.q = x->data(),
+                                         .k = x->data(),
+                                         .v = x->data(),
+                                         .attend_from = from->data(),
+                                         .out = x->data(),
+                                         .log_sum_exp = nullptr,
+                                         .tokens = 64,
+                                         .heads = 1,
+                                         .kv_heads = 1,
+                                         .head_dim = 64,
+                                         .scale = 1})
+                  .ok());
+  EXPECT_GT(backend->memory_use().current, before);
+}
+
 TEST(BackendMemory, CopiesAndClears) {
   const auto backend = OpenCpu();
   const auto buffer = Buffer<int32_t>::Create(backend.get(), 3);
@@ -121,7 +161,19 @@ class SmallAdds final : public Backend {
   absl::StatusOr<void*> Allocate(int64_t) override { return absl::UnimplementedError("memory"); }
   void Free(void*) override {}
   absl::Status CopyIn(void*, const void*, int64_t) override { return absl::OkStatus(); }
+  MemoryUse memory_use() const override { return {}; }
+  absl::StatusOr<void*> AllocateHost(int64_t) override { return absl::UnimplementedError(""); }
+  void FreeHost(void*) override {}
+  absl::Status EnqueueCopyIn(Queue, void*, const void*, int64_t) override {
+    return absl::OkStatus();
+  }
   absl::Status CopyOut(void*, const void*, int64_t) override { return absl::OkStatus(); }
+  absl::StatusOr<std::unique_ptr<Event>> CreateEvent() override {
+    return std::make_unique<Event>();
+  }
+  absl::Status Record(Queue, Event*) override { return absl::OkStatus(); }
+  absl::Status Wait(Queue, const Event&) override { return absl::OkStatus(); }
+  absl::Status WaitOnHost(const Event&) override { return absl::OkStatus(); }
   absl::Status Synchronize() override {
     ++waits;
     return absl::OkStatus();
@@ -180,17 +232,17 @@ TEST(Backend, TalliesWhatRanAndTimesItWhenAsked) {
   EXPECT_EQ(runs, 2) << "what failed is not counted";
 }
 
-TEST(Backend, RecordsWhatRanBetweenTwoCalls) {
+TEST(Backend, CapturesWhatRanBetweenTwoCalls) {
   SmallAdds backend;
   Program program;
   EXPECT_TRUE(backend.Run(kAdd).ok());
-  backend.Record(&program);
+  backend.Capture(&program);
   EXPECT_TRUE(backend.Run(kAdd).ok());
   EXPECT_FALSE(backend.Run(FillZero{.memory = results, .bytes = 1}).ok());
   Add other = kAdd;
   other.count = 3;
   EXPECT_TRUE(backend.Run(other).ok());
-  backend.Record(nullptr);
+  backend.Capture(nullptr);
   EXPECT_TRUE(backend.Run(kAdd).ok());
   ASSERT_EQ(program.size(), 2u);
   EXPECT_EQ(std::get<Add>(program[1]).count, 3);

@@ -30,8 +30,6 @@ absl::Status WriteChunks(kernels::Backend* backend, float* target, int64_t count
     RETURN_IF_ERROR(fill(first, absl::MakeSpan(piece.data(), static_cast<size_t>(size))));
     RETURN_IF_ERROR(
         backend->CopyIn(target + first, piece.data(), size * static_cast<int64_t>(sizeof(float))));
-    // The piece is reused: the copy must have read it.
-    RETURN_IF_ERROR(backend->Synchronize());
   }
   return absl::OkStatus();
 }

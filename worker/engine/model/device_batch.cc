@@ -10,12 +10,10 @@ namespace octavo::engine {
 namespace {
 
 using kernels::Buffer;
+using kernels::Queue;
 
-absl::Status CopyToBackend(const std::vector<int32_t>& values, const Buffer<int32_t>& buffer,
-                           kernels::Backend* backend) {
-  return backend->CopyIn(buffer.data(), values.data(),
-                         static_cast<int64_t>(values.size() * sizeof(int32_t)));
-}
+constexpr int64_t kArrays = 4;          // of a slot
+constexpr int64_t kAlignedTokens = 64;  // an array starts on a multiple of 256 bytes
 
 absl::Status CheckRange(const char* what, int64_t token, int32_t value, int64_t low, int64_t high) {
   if (value >= low && value < high) return absl::OkStatus();
@@ -31,9 +29,13 @@ absl::StatusOr<DeviceBatch> DeviceBatch::Create(const ModelConfig& config, int64
   batch.max_tokens_ = max_tokens;
   batch.vocabulary_ = config.shape.vocabulary;
   batch.sliding_window_ = config.sliding_window;
-  for (Buffer<int32_t>* buffer :
-       {&batch.ids_, &batch.targets_, &batch.positions_, &batch.attend_from_}) {
-    ASSIGN_OR_RETURN(*buffer, Buffer<int32_t>::Create(backend, max_tokens));
+  batch.pitch_ = (max_tokens + kAlignedTokens - 1) / kAlignedTokens * kAlignedTokens;
+  for (Slot& slot : batch.slots_) {
+    ASSIGN_OR_RETURN(slot.staged,
+                     kernels::HostBuffer<int32_t>::Create(backend, kArrays * batch.pitch_));
+    ASSIGN_OR_RETURN(slot.values, Buffer<int32_t>::Create(backend, kArrays * batch.pitch_));
+    ASSIGN_OR_RETURN(slot.copied, backend->CreateEvent());
+    ASSIGN_OR_RETURN(slot.read, backend->CreateEvent());
   }
   // No row is longer than max_tokens, so no position reaches it.
   const RopeTable table = MakeRopeTable(config.rope, config.shape.head_dim, max_tokens);
@@ -68,28 +70,44 @@ absl::Status DeviceBatch::Check(const Batch& batch) const {
   return absl::OkStatus();
 }
 
+void DeviceBatch::Stage(const Batch& batch, int32_t* staged) const {
+  int32_t* to = staged;
+  for (const std::vector<int32_t>* values :
+       {&batch.ids, &batch.targets, &batch.positions, &batch.attend_from}) {
+    std::copy(values->begin(), values->end(), to);
+    to += pitch_;
+  }
+  if (sliding_window_ == 0) return;
+  int32_t* const attend_from = staged + 3 * pitch_;
+  for (int64_t i = 0; i < batch.tokens(); ++i) {
+    attend_from[i] =
+        static_cast<int32_t>(std::max<int64_t>(attend_from[i], i - sliding_window_ + 1));
+  }
+}
+
 absl::Status DeviceBatch::Upload(const Batch& batch, kernels::Backend* backend) {
   RETURN_IF_ERROR(Check(batch));
+  // What has been enqueued so far is all that reads the present slot.
+  RETURN_IF_ERROR(backend->Record(Queue::kCompute, slots_[current_].read.get()));
+  current_ = 1 - current_;
   tokens_ = batch.tokens();
-  RETURN_IF_ERROR(CopyToBackend(batch.ids, ids_, backend));
-  RETURN_IF_ERROR(CopyToBackend(batch.targets, targets_, backend));
-  RETURN_IF_ERROR(CopyToBackend(batch.positions, positions_, backend));
-  std::vector<int32_t> attend_from = batch.attend_from;
-  if (sliding_window_ > 0) {
-    for (int64_t i = 0; i < tokens_; ++i) {
-      attend_from[i] =
-          static_cast<int32_t>(std::max<int64_t>(attend_from[i], i - sliding_window_ + 1));
-    }
-  }
-  return CopyToBackend(attend_from, attend_from_, backend);
+  const Slot& slot = slots_[current_];
+  RETURN_IF_ERROR(backend->WaitOnHost(*slot.copied));
+  Stage(batch, slot.staged.data());
+  RETURN_IF_ERROR(backend->Wait(Queue::kCopy, *slot.read));
+  RETURN_IF_ERROR(backend->EnqueueCopyIn(Queue::kCopy, slot.values.data(), slot.staged.data(),
+                                         slot.values.bytes()));
+  RETURN_IF_ERROR(backend->Record(Queue::kCopy, slot.copied.get()));
+  return backend->Wait(Queue::kCompute, *slot.copied);
 }
 
 void DeviceBatch::Describe(Pass* pass) const {
+  const int32_t* const values = slots_[current_].values.data();
   pass->tokens = tokens_;
-  pass->ids = ids_.data();
-  pass->targets = targets_.data();
-  pass->positions = positions_.data();
-  pass->attend_from = attend_from_.data();
+  pass->ids = values;
+  pass->targets = values + pitch_;
+  pass->positions = values + 2 * pitch_;
+  pass->attend_from = values + 3 * pitch_;
   pass->cosine = cosine_.data();
   pass->sine = sine_.data();
 }

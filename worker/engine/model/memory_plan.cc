@@ -93,7 +93,7 @@ class Plan {
     const int64_t I = model_.intermediate, V = model_.vocabulary, N = tokens_;
     const int64_t widest = std::max({D, Q, I});
     int64_t bytes = kBfloat16 * N * (2 * D + I + 2 * Q + 2 * K) + kFloat * N * D +
-                    kBfloat16 * HeadRows(N, V) * V + kFloat * N * (1 + 4) +
+                    kBfloat16 * HeadRows(N, V) * V + kFloat * N * (1 + 4 * 2 * 2) +
                     kFloat * N * model_.head_dim;
     if (run_.fp8) {
       bytes += TilesBytes(N, widest) + TilesBytes(widest, N) + TilesBytes(Q, N) +

@@ -395,12 +395,12 @@ TEST(Transformer, TakesTheLossInChunksOfBoundedSize) {
 }
 
 // A micro-batch is a sequence of operations over fixed addresses: played again it does the same.
-TEST(Transformer, ARecordedMicroBatchReplaysToTheSameBits) {
+TEST(Transformer, ACapturedMicroBatchReplaysToTheSameBits) {
   Model model = MakeModel(TinyLlama(), Recipe(kFp8));
   kernels::Program program;
-  model.backend().Record(&program);
+  model.backend().Capture(&program);
   model.Train(TwoRows());
-  model.backend().Record(nullptr);
+  model.backend().Capture(nullptr);
   const ValueMap expected = model.Gradients();
   model.ClearGradients();
   EXPECT_NE(model.Gradients(), expected);
