@@ -55,6 +55,9 @@ class Backend {
 
   virtual BackendDescription Describe() const = 0;
 
+  // Bytes of a QuantizedTensor. A pure function of the spec.
+  virtual int64_t QuantizedBytes(const QuantizedSpec& spec) const = 0;
+
   // Aligned to 256 bytes, not cleared. RESOURCE_EXHAUSTED with the size wanted. `bytes` may be 0.
   virtual absl::StatusOr<void*> Allocate(int64_t bytes) = 0;
   // Waits for what uses the memory. Null is fine.

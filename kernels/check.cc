@@ -50,6 +50,43 @@ absl::Status CheckResult(const void* c, ResultType c_type, const bfloat16* bias,
   return absl::OkStatus();
 }
 
+// A tensor that an operation over a matrix of `rows` and `columns` writes or reads.
+struct TensorField {
+  const char* name;
+  const QuantizedTensor& tensor;
+  Tile tile;  // that the operation gives or takes
+  int64_t rows;
+  int64_t columns;
+};
+
+const char* NameOf(Tile tile) {
+  return tile == Tile::k1x128 ? "1x128" : tile == Tile::k128x128 ? "128x128" : "1x32";
+}
+
+absl::Status CheckTensor(const char* name, const QuantizedTensor& tensor) {
+  const QuantizedSpec& spec = tensor.spec;
+  if (tensor.data == nullptr) return Invalid(name, ".data is null");
+  if (spec.rows < 1 || spec.columns < 1)
+    return Invalid(name, " is ", spec.rows, " x ", spec.columns, ", must be at least 1 x 1");
+  if (spec.tile != Tile::k1x32 && spec.scale_type != ScaleType::kE8M0) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat(
+      name, " has ", NameOf(spec.tile), " tiles with ",
+      spec.scale_type == ScaleType::kE8M0 ? "E8M0" : "float32",
+      " scales; backends have 1x128 tiles and 128x128 blocks with float32 scales so far"));
+}
+
+absl::Status CheckTensor(const TensorField& field) {
+  RETURN_IF_ERROR(CheckTensor(field.name, field.tensor));
+  const QuantizedSpec& spec = field.tensor.spec;
+  if (spec.rows != field.rows || spec.columns != field.columns)
+    return Invalid(field.name, " is ", spec.rows, " x ", spec.columns, ", must be ", field.rows,
+                   " x ", field.columns);
+  if (spec.tile != field.tile)
+    return Invalid(field.name, " has ", NameOf(spec.tile), " tiles, must have ",
+                   NameOf(field.tile));
+  return absl::OkStatus();
+}
+
 absl::Status CheckHeads(int64_t heads, int64_t kv_heads) {
   if (heads % kv_heads != 0)
     return Invalid("heads ", heads, " is not a multiple of kv_heads ", kv_heads);
@@ -72,33 +109,47 @@ absl::Status CheckFields(const FillZero& op) {
 absl::Status CheckFields(const QuantizeTiles& op) {
   RETURN_IF_ERROR(CheckExtents({{"rows", op.rows}, {"columns", op.columns}}));
   RETURN_IF_ERROR(CheckPointers({{"x", op.x}}));
-  if ((op.row_codes == nullptr) != (op.row_scale_inv == nullptr))
-    return Invalid("of row_codes and row_scale_inv one is null");
-  if ((op.column_codes == nullptr) != (op.column_scale_inv == nullptr))
-    return Invalid("of column_codes and column_scale_inv one is null");
+  if (op.by_rows.data != nullptr)
+    RETURN_IF_ERROR(CheckTensor({"by_rows", op.by_rows, Tile::k1x128, op.rows, op.columns}));
+  if (op.by_columns.data != nullptr)
+    RETURN_IF_ERROR(CheckTensor({"by_columns", op.by_columns, Tile::k1x128, op.columns, op.rows}));
   return absl::OkStatus();
 }
 
 absl::Status CheckFields(const QuantizeBlocks& op) {
   RETURN_IF_ERROR(CheckExtents({{"rows", op.rows}, {"columns", op.columns}}));
-  RETURN_IF_ERROR(CheckPointers({{"x", op.x}, {"codes", op.codes}, {"scale_inv", op.scale_inv}}));
-  if ((op.transposed_codes == nullptr) != (op.transposed_scale_inv == nullptr))
-    return Invalid("of transposed_codes and transposed_scale_inv one is null");
-  return absl::OkStatus();
+  RETURN_IF_ERROR(CheckPointers({{"x", op.x}}));
+  RETURN_IF_ERROR(CheckTensor({"normal", op.normal, Tile::k128x128, op.rows, op.columns}));
+  if (op.transposed.data == nullptr) return absl::OkStatus();
+  if (op.transposed.spec.element != op.normal.spec.element)
+    return Invalid("normal and transposed differ in their element");
+  return CheckTensor({"transposed", op.transposed, Tile::k128x128, op.columns, op.rows});
+}
+
+absl::Status CheckFields(const ReadQuantized& op) {
+  RETURN_IF_ERROR(CheckPointers({{"codes", op.codes}, {"scale_inv", op.scale_inv}}));
+  return CheckTensor("tensor", op.tensor);
+}
+
+absl::Status CheckFields(const WriteQuantized& op) {
+  RETURN_IF_ERROR(CheckPointers({{"codes", op.codes}, {"scale_inv", op.scale_inv}}));
+  return CheckTensor("tensor", op.tensor);
 }
 
 absl::Status CheckFields(const GemmFp8& op) {
-  RETURN_IF_ERROR(
-      CheckExtents({{"a.rows", op.a.rows}, {"b.rows", op.b.rows}, {"a.columns", op.a.columns}}));
-  RETURN_IF_ERROR(CheckPointers({{"a.codes", op.a.codes},
-                                 {"a.scale_inv", op.a.scale_inv},
-                                 {"b.codes", op.b.codes},
-                                 {"b.scale_inv", op.b.scale_inv}}));
-  if (op.a.columns != op.b.columns)
-    return Invalid("a.columns ", op.a.columns, " differs from b.columns ", op.b.columns);
-  if (op.a.granularity == Granularity::kBlock128x128 &&
-      op.b.granularity == Granularity::kBlock128x128)
+  RETURN_IF_ERROR(CheckTensor("a", op.a));
+  RETURN_IF_ERROR(CheckTensor("b", op.b));
+  const QuantizedSpec& a = op.a.spec;
+  const QuantizedSpec& b = op.b.spec;
+  if (a.role != Role::kA || b.role != Role::kB)
+    return Invalid(a.role != Role::kA ? "a" : "b",
+                   " was quantised for the other side of a product; set its role");
+  if (a.columns != b.columns)
+    return Invalid("a.columns ", a.columns, " differs from b.columns ", b.columns);
+  if (a.tile == Tile::k128x128 && b.tile == Tile::k128x128)
     return Invalid("both operands have 128x128 blocks; quantise one in 1x128 tiles");
+  if (a.element == Element::kE5M2 && b.element == Element::kE5M2)
+    return Invalid("both operands are E5M2; quantise one in E4M3");
   return CheckResult(op.c, op.c_type, op.bias, op.accumulate);
 }
 

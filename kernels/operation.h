@@ -20,10 +20,10 @@
 namespace octavo::kernels {
 
 using Operation =
-    std::variant<Copy, FillZero, QuantizeTiles, QuantizeBlocks, GemmFp8, GemmBf16, RmsNormForward,
-                 RmsNormBackward, Rope, AttentionForward, AttentionBackward, Add, CastToBfloat16,
-                 SwigluForward, SwigluBackward, ColumnSum, SumOfSquares, EmbeddingForward,
-                 EmbeddingBackward, CrossEntropy, AdamW>;
+    std::variant<Copy, FillZero, QuantizeTiles, QuantizeBlocks, ReadQuantized, WriteQuantized,
+                 GemmFp8, GemmBf16, RmsNormForward, RmsNormBackward, Rope, AttentionForward,
+                 AttentionBackward, Add, CastToBfloat16, SwigluForward, SwigluBackward, ColumnSum,
+                 SumOfSquares, EmbeddingForward, EmbeddingBackward, CrossEntropy, AdamW>;
 
 // Operations in their order, with the addresses that they were captured with.
 using Program = std::vector<Operation>;

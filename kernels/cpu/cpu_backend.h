@@ -8,6 +8,7 @@
 #include "kernels/backend.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/cpu/memory.h"
+#include "kernels/cpu/quantized_layout.h"
 #include "kernels/cpu/scratch.h"
 
 namespace octavo::kernels::cpu {
@@ -17,6 +18,9 @@ class CpuBackend final : public Backend {
   CpuBackend(int threads, std::unique_ptr<Memory> memory, std::unique_ptr<Matmul> matmul);
 
   BackendDescription Describe() const override;
+  int64_t QuantizedBytes(const QuantizedSpec& spec) const override {
+    return cpu::QuantizedBytes(spec);
+  }
 
   absl::StatusOr<void*> Allocate(int64_t bytes) override { return memory_->Allocate(bytes); }
   void Free(void* memory) override { memory_->Free(memory); }

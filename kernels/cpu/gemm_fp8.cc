@@ -1,15 +1,17 @@
-// GemmFp8 as a BF16 product. A code is an E4M3 number, which has 4 significant bits, so code times
-// a power of two is exact in BF16 and so is the product of two in float32: the result differs from
-// a scaled FP8 product by the order of sums alone, as long as nothing leaves the normal range.
-// Matrix units flush what falls below it, so rows whose scales could lead there are computed apart.
+// GemmFp8 as a BF16 product. A code is an E4M3 or E5M2 number, which has at most 4 significant
+// bits, so code times a power of two is exact in BF16 and so is the product of two in float32: the
+// result differs from a scaled FP8 product by the order of sums alone, as long as nothing leaves
+// the normal range. Matrix units flush what falls below it, so rows whose scales could lead there
+// are computed apart.
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
 #include "base/status.h"
 #include "kernels/cpu/operations.h"
+#include "kernels/cpu/quantized_layout.h"
 #include "kernels/cpu/simd.h"
-#include "kernels/numerics/e4m3.h"
+#include "kernels/numerics/element.h"
 #include "kernels/numerics/scale.h"
 #include "kernels/numerics/tile.h"
 
@@ -25,11 +27,24 @@ struct Range {
   int highest;
 };
 
+// A checked GemmFp8 whose operands lie open.
+struct Product {
+  Fp8Matrix a;
+  Fp8Matrix b;
+  const bfloat16* bias;
+  void* c;
+  ResultType c_type;
+  bool accumulate;
+};
+
 const float* ScalesOfRow(const Fp8Matrix& matrix, int64_t row) {
-  const int64_t line = matrix.granularity == Granularity::kTile1x128 ? row : row / kScaleTile;
+  const int64_t line = matrix.tile == Tile::k1x128 ? row : row / kScaleTile;
   return matrix.scale_inv + line * TileCount(matrix.columns);
 }
 
+// Exponents of the powers of two between which the magnitudes of a row's non-zero numbers lie: of
+// its scales, the lowest times the format's smallest number, the highest times a power above the
+// largest.
 Range ExponentsOfRow(const Fp8Matrix& matrix, int64_t row) {
   const float* const scales = ScalesOfRow(matrix, row);
   Range range = {.lowest = ExponentOf(scales[0]), .highest = ExponentOf(scales[0])};
@@ -37,7 +52,8 @@ Range ExponentsOfRow(const Fp8Matrix& matrix, int64_t row) {
     range.lowest = std::min(range.lowest, ExponentOf(scales[tile]));
     range.highest = std::max(range.highest, ExponentOf(scales[tile]));
   }
-  return range;
+  return {.lowest = range.lowest + SmallestExponent(matrix.element),
+          .highest = range.highest + LargestExponent(matrix.element) + 1};
 }
 
 Range ExponentsOf(const Fp8Matrix& matrix) {
@@ -50,17 +66,16 @@ Range ExponentsOf(const Fp8Matrix& matrix) {
   return range;
 }
 
-// Magnitudes of non-zero codes lie in [2^-9, 2^8.8]. Operands must stay in [2^-126, 2^127],
-// products in [2^-126 and 24 bits below them, 2^127 over K]; K is below 2^40.
+// Operands must stay in [2^-126, 2^127], products in [2^-126 and 24 bits below them, 2^127 over K];
+// K is below 2^40.
 bool FitsBfloat16(Range a, Range b) {
   const bool operands =
-      std::min(a.lowest, b.lowest) >= -117 && std::max(a.highest, b.highest) <= 118;
-  return operands && a.lowest + b.lowest >= -126 + 18 + 24 &&
-         a.highest + b.highest <= 127 - 18 - 40;
+      std::min(a.lowest, b.lowest) >= -126 && std::max(a.highest, b.highest) <= 127;
+  return operands && a.lowest + b.lowest >= -126 + 24 && a.highest + b.highest <= 127 - 40;
 }
 
-// code * 2^exponent as the bits of a BF16 number, for 32 codes; exponent in [-117, 118].
-OCTAVO_INLINE Bits Fold(Bits codes, uint16_t exponent) {
+// code * 2^exponent as the bits of a BF16 number, for 32 codes; the exponent keeps numbers normal.
+OCTAVO_INLINE Bits FoldE4m3(Bits codes, uint16_t exponent) {
   const Bits sign = (codes & 0x80) << 8;
   const Bits magnitude = codes & 0x7F;
   const Bits normal = (magnitude << 4) + static_cast<uint16_t>(120 << 7);
@@ -71,10 +86,26 @@ OCTAVO_INLINE Bits Fold(Bits codes, uint16_t exponent) {
   Bits value = magnitude >= 8 ? normal : magnitude >= 4 ? four : magnitude >= 2 ? two : one;
   value += static_cast<uint16_t>(exponent << 7);
   value = magnitude == 0 ? Bits{} : value;
-  value = magnitude == 0x7F ? Bits{} + 0x7FC0 : value;
+  value = magnitude == kE4m3NaN ? Bits{} + 0x7FC0 : value;
   return sign | value;
 }
 
+OCTAVO_INLINE Bits FoldE5m2(Bits codes, uint16_t exponent) {
+  const Bits sign = (codes & 0x80) << 8;
+  const Bits magnitude = codes & 0x7F;
+  const Bits normal = (magnitude << 5) + static_cast<uint16_t>(112 << 7);
+  const Bits two =
+      ((magnitude - 2) << 6) + static_cast<uint16_t>(112 << 7);  // 2 and 3: 2^-15 (1+f)
+  const Bits one = Bits{} + static_cast<uint16_t>(111 << 7);
+  Bits value = magnitude >= 4 ? normal : magnitude >= 2 ? two : one;
+  value += static_cast<uint16_t>(exponent << 7);
+  value = magnitude == 0 ? Bits{} : value;
+  value = magnitude == kE5m2Infinity ? Bits{} + 0x7F80 : value;
+  value = magnitude > kE5m2Infinity ? Bits{} + 0x7FC0 : value;
+  return sign | value;
+}
+
+template <Element element>
 struct FoldRow {
   OCTAVO_INLINE static void Run(const uint8_t* codes, const float* scale_inv, int64_t columns,
                                 bfloat16* out) {
@@ -85,10 +116,12 @@ struct FoldRow {
       for (; c + kLine <= end; c += kLine) {
         LineBytes line;
         std::memcpy(&line, codes + c, sizeof(line));
-        const Bits folded = Fold(__builtin_convertvector(line, Bits), exponent);
+        const Bits wide = __builtin_convertvector(line, Bits);
+        const Bits folded =
+            element == Element::kE4M3 ? FoldE4m3(wide, exponent) : FoldE5m2(wide, exponent);
         std::memcpy(out + c, &folded, sizeof(folded));
       }
-      for (; c < end; ++c) out[c] = ToBfloat16(E4m3ToFloat(codes[c]) * *scale_inv);
+      for (; c < end; ++c) out[c] = ToBfloat16(CodeToFloat(element, codes[c]) * *scale_inv);
     }
   }
 };
@@ -111,16 +144,19 @@ void FoldMatrix(const Fp8Matrix& matrix, const Rows& unfit, bfloat16* out) {
     bfloat16* const to = out + row * matrix.columns;
     if (!unfit.empty() && unfit[static_cast<size_t>(row)]) {
       std::fill_n(to, matrix.columns, bfloat16{0});
-    } else {
-      Vectorized<FoldRow>(matrix.codes + row * matrix.columns, ScalesOfRow(matrix, row),
-                          matrix.columns, to);
+      continue;
     }
+    const uint8_t* const codes = matrix.codes + row * matrix.columns;
+    const float* const scales = ScalesOfRow(matrix, row);
+    matrix.element == Element::kE4M3
+        ? Vectorized<FoldRow<Element::kE4M3>>(codes, scales, matrix.columns, to)
+        : Vectorized<FoldRow<Element::kE5M2>>(codes, scales, matrix.columns, to);
   }
 }
 
-// Sums of 128 products of codes in float32, which cannot leave its normal range, scaled and added
-// in float64.
-double ExactDot(const GemmFp8& op, int64_t row, int64_t column) {
+// Sums of 128 products of codes in float32, which cannot leave its normal range (they lie in
+// [2^-32, 2^32 * 128]), scaled and added in float64.
+double ExactDot(const Product& op, int64_t row, int64_t column) {
   const uint8_t* const a = op.a.codes + row * op.a.columns;
   const uint8_t* const b = op.b.codes + column * op.b.columns;
   const float* const a_scale = ScalesOfRow(op.a, row);
@@ -130,14 +166,14 @@ double ExactDot(const GemmFp8& op, int64_t row, int64_t column) {
     const int64_t end = std::min((tile + 1) * kScaleTile, op.a.columns);
     float partial = 0;
     for (int64_t k = tile * kScaleTile; k < end; ++k)
-      partial += E4m3ToFloat(a[k]) * E4m3ToFloat(b[k]);
+      partial += CodeToFloat(op.a.element, a[k]) * CodeToFloat(op.b.element, b[k]);
     sum += static_cast<double>(partial) * static_cast<double>(a_scale[tile]) *
            static_cast<double>(b_scale[tile]);
   }
   return sum;
 }
 
-void ComputeExactly(const GemmFp8& op, int64_t row, int64_t column) {
+void ComputeExactly(const Product& op, int64_t row, int64_t column) {
   double value = ExactDot(op, row, column);
   if (op.bias != nullptr) value += static_cast<double>(ToFloat(op.bias[column]));
   const int64_t at = row * op.b.rows + column;
@@ -150,7 +186,7 @@ void ComputeExactly(const GemmFp8& op, int64_t row, int64_t column) {
 }
 
 // The elements of c that lie in an unfit row of a or of b.
-void ComputeUnfit(const GemmFp8& op, const Rows& unfit_a, const Rows& unfit_b) {
+void ComputeUnfit(const Product& op, const Rows& unfit_a, const Rows& unfit_b) {
 #pragma omp parallel for schedule(static, 1)
   for (int64_t row = 0; row < op.a.rows; ++row) {
     const bool whole_row = !unfit_a.empty() && unfit_a[static_cast<size_t>(row)];
@@ -165,8 +201,14 @@ void ComputeUnfit(const GemmFp8& op, const Rows& unfit_a, const Rows& unfit_b) {
 
 absl::Status RunGemmFp8(const GemmFp8& operation, Matmul* matmul, Scratch* a_scratch,
                         Scratch* b_scratch) {
-  const Fp8Matrix& a = operation.a;
-  const Fp8Matrix& b = operation.b;
+  const Product product = {.a = MatrixOf(operation.a),
+                           .b = MatrixOf(operation.b),
+                           .bias = operation.bias,
+                           .c = operation.c,
+                           .c_type = operation.c_type,
+                           .accumulate = operation.accumulate};
+  const Fp8Matrix& a = product.a;
+  const Fp8Matrix& b = product.b;
   const Range a_range = ExponentsOf(a);
   const Range b_range = ExponentsOf(b);
   Rows unfit_a;
@@ -193,7 +235,7 @@ absl::Status RunGemmFp8(const GemmFp8& operation, Matmul* matmul, Scratch* a_scr
                                        .c = operation.c,
                                        .c_type = operation.c_type,
                                        .accumulate = operation.accumulate}));
-  if (!unfit_a.empty() || !unfit_b.empty()) ComputeUnfit(operation, unfit_a, unfit_b);
+  if (!unfit_a.empty() || !unfit_b.empty()) ComputeUnfit(product, unfit_a, unfit_b);
   return absl::OkStatus();
 }
 

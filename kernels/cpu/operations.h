@@ -13,6 +13,8 @@ absl::Status RunOperation(const Copy& operation);
 absl::Status RunOperation(const FillZero& operation);
 absl::Status RunOperation(const QuantizeTiles& operation);
 absl::Status RunOperation(const QuantizeBlocks& operation);
+absl::Status RunOperation(const ReadQuantized& operation);
+absl::Status RunOperation(const WriteQuantized& operation);
 absl::Status RunOperation(const RmsNormForward& operation);
 absl::Status RunOperation(const RmsNormBackward& operation);
 absl::Status RunOperation(const Rope& operation);

@@ -4,8 +4,9 @@
 #include <cstring>
 
 #include "kernels/cpu/operations.h"
+#include "kernels/cpu/quantized_layout.h"
 #include "kernels/cpu/simd.h"
-#include "kernels/numerics/e4m3.h"
+#include "kernels/numerics/element.h"
 #include "kernels/numerics/scale.h"
 #include "kernels/numerics/tile.h"
 
@@ -119,66 +120,102 @@ struct CountNonfinite {
   }
 };
 
-// A scale of at most this power is applied to the exponent field of BF16 numbers: a subnormal is
-// then below 2^-16 and becomes 0 as if it had the leading one. Larger scales belong to tiles that
-// hold next to nothing; those go through float32.
-constexpr int16_t kLargestShift = 110;
+// What the bits of a BF16 number say about its code. A number is normal in the format from the
+// exponent field `first_normal` on; below it is a multiple of the format's smallest number, which
+// its 8-bit significand reaches shifted right by `places_from` minus its exponent field.
+//
+// `largest_shift`: a scale of at most this power is applied to the exponent field of BF16 numbers:
+// a subnormal is then below half of the format's smallest number and becomes 0 as if it had the
+// leading one. Larger scales belong to tiles that hold next to nothing; those go through float32.
+struct E4m3Format {
+  static constexpr Element kElement = Element::kE4M3;
+  static constexpr uint16_t kLargest = 0x43E0;  // 448
+  static constexpr uint16_t kMantissaBits = 3;
+  static constexpr uint16_t kBiasDifference = 127 - 7;
+  static constexpr int16_t kFirstNormal = 127 - 6;
+  static constexpr int16_t kPlacesFrom = 134 - 9;
+  static constexpr int16_t kLargestShift = 110;
+};
+struct E5m2Format {
+  static constexpr Element kElement = Element::kE5M2;
+  static constexpr uint16_t kLargest = 0x4760;  // 57344
+  static constexpr uint16_t kMantissaBits = 2;
+  static constexpr uint16_t kBiasDifference = 127 - 15;
+  static constexpr int16_t kFirstNormal = 127 - 14;
+  static constexpr int16_t kPlacesFrom = 134 - 16;
+  static constexpr int16_t kLargestShift = 103;
+};
 
-// E4M3 of x * 2^exponent for 32 BF16 numbers, none above 448 but in a tile with an infinity, whose
-// exponent is 0.
+// The code of x * 2^exponent for 32 BF16 numbers, none above the format's largest but in a tile
+// with an infinity, whose exponent is 0.
+template <typename Format>
 OCTAVO_INLINE LineBytes EncodeLine(Bits x, Shorts exponent) {
+  constexpr uint16_t kDropped = 7 - Format::kMantissaBits;
   const Bits sign = (x >> 8) & 0x80;
   const Bits magnitude = x & 0x7FFF;
   const Shorts field = reinterpret_cast<Shorts>(magnitude >> 7) + exponent;
   Bits scaled = magnitude + (reinterpret_cast<Bits>(exponent) << 7);
-  scaled = reinterpret_cast<Shorts>(scaled) > 0x43E0 ? Bits{} + 0x43E0 : scaled;  // 448
-  // From 2^-6 on: keep 3 of 7 mantissa bits, move the bias from 127 to 7.
-  const Bits normal = ((scaled + 7 + ((scaled >> 4) & 1)) >> 4) - (120 << 3);
-  // Below: a multiple of 2^-9, from the significand's 8 bits; 9 places leave nothing.
-  const Bits places = reinterpret_cast<Bits>(field < 116 ? Shorts{} + 9 : 125 - field) & 15;
+  scaled = reinterpret_cast<Shorts>(scaled) > static_cast<int16_t>(Format::kLargest)
+               ? Bits{} + Format::kLargest
+               : scaled;
+  // Normal: keep the upper mantissa bits, move the bias.
+  const Bits normal =
+      ((scaled + static_cast<uint16_t>((1 << (kDropped - 1)) - 1) + ((scaled >> kDropped) & 1)) >>
+       kDropped) -
+      static_cast<uint16_t>(Format::kBiasDifference << Format::kMantissaBits);
+  // Below: 9 places leave nothing of the significand's 8 bits.
+  constexpr int16_t kNothing = Format::kPlacesFrom - 9;
+  const Bits places =
+      reinterpret_cast<Bits>(field < kNothing ? Shorts{} + 9 : Format::kPlacesFrom - field) & 15;
   const Bits significand = (magnitude & 0x7F) | 0x80;
   const Bits half = (Bits{} + 1) << ((places - 1) & 15);
   const Bits subnormal = (significand + half - 1 + ((significand >> places) & 1)) >> places;
-  const Bits code = sign | (field < 121 ? subnormal : normal);
+  const Bits code = sign | (field < Format::kFirstNormal ? subnormal : normal);
   return __builtin_convertvector(magnitude > 0x7F80 ? Bits{} + 0x7F : code, LineBytes);
 }
 
-// FloatToE4m3 of each of 32 numbers times its scale.
+// The scalar rule for each of 32 numbers times its scale.
+template <typename Format>
 OCTAVO_INLINE void EncodeWide(const bfloat16* x, const int16_t* exponent, uint8_t* codes) {
-  for (int i = 0; i < kLine; ++i) codes[i] = FloatToE4m3(ToFloat(x[i]) * PowerOfTwo(exponent[i]));
+  for (int i = 0; i < kLine; ++i)
+    codes[i] = FloatToCode(Format::kElement, ToFloat(x[i]) * PowerOfTwo(exponent[i]));
 }
 
 // One exponent per element of a line.
+template <typename Format>
 OCTAVO_INLINE void EncodeWith(const bfloat16* x, const int16_t* exponents, bool narrow,
                               uint8_t* codes) {
   if (narrow) {
     Shorts exponent;
     std::memcpy(&exponent, exponents, sizeof(exponent));
-    const LineBytes encoded = EncodeLine(LoadBits(x), exponent);
+    const LineBytes encoded = EncodeLine<Format>(LoadBits(x), exponent);
     std::memcpy(codes, &encoded, sizeof(encoded));
   } else {
-    EncodeWide(x, exponents, codes);
+    EncodeWide<Format>(x, exponents, codes);
   }
 }
 
+template <typename Format>
 struct EncodeByRows {
   OCTAVO_INLINE static void Run(const Patch* patch, const int16_t* exponent, Codes* codes) {
     for (int row = 0; row < kSide; ++row) {
       int16_t exponents[kLine];
       std::fill_n(exponents, kLine, exponent[row]);
-      const bool narrow = exponent[row] <= kLargestShift;
+      const bool narrow = exponent[row] <= Format::kLargestShift;
       for (int c = 0; c < kSide; c += kLine)
-        EncodeWith(&patch->x[row][c], exponents, narrow, &codes->code[row][c]);
+        EncodeWith<Format>(&patch->x[row][c], exponents, narrow, &codes->code[row][c]);
     }
   }
 };
 
+template <typename Format>
 struct EncodeByColumns {
   OCTAVO_INLINE static void Run(const Patch* patch, const int16_t* exponent, Codes* codes) {
     for (int c = 0; c < kSide; c += kLine) {
-      const bool narrow = *std::max_element(exponent + c, exponent + c + kLine) <= kLargestShift;
+      const bool narrow =
+          *std::max_element(exponent + c, exponent + c + kLine) <= Format::kLargestShift;
       for (int row = 0; row < kSide; ++row)
-        EncodeWith(&patch->x[row][c], exponent + c, narrow, &codes->code[row][c]);
+        EncodeWith<Format>(&patch->x[row][c], exponent + c, narrow, &codes->code[row][c]);
     }
   }
 };
@@ -214,13 +251,29 @@ void StoreCodes(const Codes& codes, int rows, int columns, uint8_t* to, int64_t 
     std::memcpy(to + row * pitch, codes.code[row], static_cast<size_t>(columns));
 }
 
-// The exponents of tiles with these amax; scale_inv goes to every `stride`-th element of `inverse`.
-void ChooseScales(const float* amax, int count, int16_t* exponents, float* inverse,
-                  int64_t stride) {
-  for (int i = 0; i < kSide; ++i) {
-    exponents[i] = static_cast<int16_t>(ScaleExponent(amax[i]));
-    if (i < count) inverse[i * stride] = PowerOfTwo(-exponents[i]);
+// Which way of a patch its tiles run.
+enum class Way { kRows, kColumns };
+
+void Encode(Element element, Way way, const Patch& patch, const int16_t* exponent, Codes* codes) {
+  const bool e4m3 = element == Element::kE4M3;
+  if (way == Way::kRows) {
+    e4m3 ? Vectorized<EncodeByRows<E4m3Format>>(&patch, exponent, codes)
+         : Vectorized<EncodeByRows<E5m2Format>>(&patch, exponent, codes);
+  } else {
+    e4m3 ? Vectorized<EncodeByColumns<E4m3Format>>(&patch, exponent, codes)
+         : Vectorized<EncodeByColumns<E5m2Format>>(&patch, exponent, codes);
   }
+}
+
+// The exponents of tiles with these amax.
+void ChooseExponents(Element element, const float* amax, int16_t* exponents) {
+  for (int i = 0; i < kSide; ++i)
+    exponents[i] = static_cast<int16_t>(ScaleExponent(amax[i], element));
+}
+
+// scale_inv of the first `count` exponents to every `stride`-th element.
+void StoreScales(const int16_t* exponents, int count, float* scale_inv, int64_t stride) {
+  for (int i = 0; i < count; ++i) scale_inv[i * stride] = PowerOfTwo(-exponents[i]);
 }
 
 void LoadPatch(const bfloat16* x, int64_t pitch, const Place& place, Patch* patch) {
@@ -255,73 +308,99 @@ struct Workspace {
   alignas(64) int16_t exponent[kSide];
 };
 
-void QuantizeRows(const QuantizeTiles& op, const Place& place, Workspace* work) {
-  const int64_t tiles = TileCount(op.columns);
+void QuantizeRows(const Fp8Matrix& to, const Place& place, Workspace* work) {
+  const int64_t tiles = TileCount(to.columns);
   Vectorized<PatchRowAmax>(&work->patch, work->amax);
-  ChooseScales(work->amax, place.rows, work->exponent,
-               op.row_scale_inv + place.row * tiles + place.column / kScaleTile, tiles);
-  Vectorized<EncodeByRows>(&work->patch, work->exponent, &work->codes);
+  ChooseExponents(to.element, work->amax, work->exponent);
+  StoreScales(work->exponent, place.rows,
+              to.scale_inv + place.row * tiles + place.column / kScaleTile, tiles);
+  Encode(to.element, Way::kRows, work->patch, work->exponent, &work->codes);
   StoreCodes(work->codes, place.rows, place.columns,
-             op.row_codes + place.row * op.columns + place.column, op.columns);
+             to.codes + place.row * to.columns + place.column, to.columns);
 }
 
-void QuantizeColumns(const QuantizeTiles& op, const Place& place, Workspace* work) {
-  const int64_t tiles = TileCount(op.rows);
+// `to` is x^T.
+void QuantizeColumns(const Fp8Matrix& to, const Place& place, Workspace* work) {
+  const int64_t tiles = TileCount(to.columns);
   Vectorized<PatchColumnAmax>(&work->patch, work->amax);
-  ChooseScales(work->amax, place.columns, work->exponent,
-               op.column_scale_inv + place.column * tiles + place.row / kScaleTile, tiles);
-  Vectorized<EncodeByColumns>(&work->patch, work->exponent, &work->codes);
+  ChooseExponents(to.element, work->amax, work->exponent);
+  StoreScales(work->exponent, place.columns,
+              to.scale_inv + place.column * tiles + place.row / kScaleTile, tiles);
+  Encode(to.element, Way::kColumns, work->patch, work->exponent, &work->codes);
   Transpose(work->codes, &work->transposed);
   StoreCodes(work->transposed, place.columns, place.rows,
-             op.column_codes + place.column * op.rows + place.row, op.rows);
+             to.codes + place.column * to.columns + place.row, to.columns);
 }
 
-void QuantizeBlock(const QuantizeBlocks& op, const Place& place, Workspace* work) {
+void QuantizeBlock(const Fp8Matrix& normal, const Fp8Matrix& transposed, const Place& place,
+                   Workspace* work) {
   const int64_t block_row = place.row / kScaleTile;
   const int64_t block_column = place.column / kScaleTile;
   float amax = 0;
   Vectorized<PatchAmax>(&work->patch, &amax);
-  const int exponent = ScaleExponent(amax);
+  const int exponent = ScaleExponent(amax, normal.element);
   std::fill_n(work->exponent, kSide, static_cast<int16_t>(exponent));
-  Vectorized<EncodeByRows>(&work->patch, work->exponent, &work->codes);
+  Encode(normal.element, Way::kRows, work->patch, work->exponent, &work->codes);
   StoreCodes(work->codes, place.rows, place.columns,
-             op.codes + place.row * op.columns + place.column, op.columns);
-  op.scale_inv[block_row * TileCount(op.columns) + block_column] = PowerOfTwo(-exponent);
-  if (op.transposed_codes == nullptr) return;
+             normal.codes + place.row * normal.columns + place.column, normal.columns);
+  normal.scale_inv[block_row * TileCount(normal.columns) + block_column] = PowerOfTwo(-exponent);
+  if (transposed.codes == nullptr) return;
   Transpose(work->codes, &work->transposed);
   StoreCodes(work->transposed, place.columns, place.rows,
-             op.transposed_codes + place.column * op.rows + place.row, op.rows);
-  op.transposed_scale_inv[block_column * TileCount(op.rows) + block_row] = PowerOfTwo(-exponent);
+             transposed.codes + place.column * transposed.columns + place.row, transposed.columns);
+  transposed.scale_inv[block_column * TileCount(transposed.columns) + block_row] =
+      PowerOfTwo(-exponent);
 }
+
+// The patches that cover a matrix.
+int64_t Patches(int64_t rows, int64_t columns) { return TileCount(rows) * TileCount(columns); }
 
 }  // namespace
 
 absl::Status RunOperation(const QuantizeTiles& operation) {
+  const Fp8Matrix by_rows = MatrixOf(operation.by_rows);
+  const Fp8Matrix by_columns = MatrixOf(operation.by_columns);
   uint32_t nonfinite = 0;
 #pragma omp parallel for schedule(static) reduction(+ : nonfinite)
-  for (int64_t i = 0; i < BlockScales(operation.rows, operation.columns); ++i) {
+  for (int64_t i = 0; i < Patches(operation.rows, operation.columns); ++i) {
     const Place place = PlaceOf(i, operation.rows, operation.columns);
     Workspace work;
     LoadPatch(operation.x, operation.columns, place, &work.patch);
     if (operation.nonfinite != nullptr) Vectorized<CountNonfinite>(&work.patch, &nonfinite);
-    if (operation.row_codes != nullptr) QuantizeRows(operation, place, &work);
-    if (operation.column_codes != nullptr) QuantizeColumns(operation, place, &work);
+    if (by_rows.codes != nullptr) QuantizeRows(by_rows, place, &work);
+    if (by_columns.codes != nullptr) QuantizeColumns(by_columns, place, &work);
   }
   if (operation.nonfinite != nullptr) *operation.nonfinite += nonfinite;
   return absl::OkStatus();
 }
 
 absl::Status RunOperation(const QuantizeBlocks& operation) {
+  const Fp8Matrix normal = MatrixOf(operation.normal);
+  const Fp8Matrix transposed = MatrixOf(operation.transposed);
   uint32_t nonfinite = 0;
 #pragma omp parallel for schedule(static) reduction(+ : nonfinite)
-  for (int64_t i = 0; i < BlockScales(operation.rows, operation.columns); ++i) {
+  for (int64_t i = 0; i < Patches(operation.rows, operation.columns); ++i) {
     const Place place = PlaceOf(i, operation.rows, operation.columns);
     Workspace work;
     LoadPatch(operation.x, operation.columns, place, &work.patch);
     if (operation.nonfinite != nullptr) Vectorized<CountNonfinite>(&work.patch, &nonfinite);
-    QuantizeBlock(operation, place, &work);
+    QuantizeBlock(normal, transposed, place, &work);
   }
   if (operation.nonfinite != nullptr) *operation.nonfinite += nonfinite;
+  return absl::OkStatus();
+}
+
+absl::Status RunOperation(const ReadQuantized& operation) {
+  const Fp8Matrix from = MatrixOf(operation.tensor);
+  std::copy_n(from.codes, from.rows * from.columns, operation.codes);
+  std::copy_n(from.scale_inv, operation.tensor.spec.scales(), operation.scale_inv);
+  return absl::OkStatus();
+}
+
+absl::Status RunOperation(const WriteQuantized& operation) {
+  const Fp8Matrix to = MatrixOf(operation.tensor);
+  std::copy_n(operation.codes, to.rows * to.columns, to.codes);
+  std::copy_n(operation.scale_inv, operation.tensor.spec.scales(), to.scale_inv);
   return absl::OkStatus();
 }
 

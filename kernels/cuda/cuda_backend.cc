@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/operations.h"
+#include "kernels/cuda/quantized_layout.h"
 #include "kernels/plugin.h"
 
 namespace octavo::kernels::cuda {
@@ -67,6 +68,9 @@ class CudaBackend final : public Backend {
   }
 
   BackendDescription Describe() const override { return description_; }
+  int64_t QuantizedBytes(const QuantizedSpec& spec) const override {
+    return cuda::QuantizedBytes(spec);
+  }
 
   absl::StatusOr<void*> Allocate(int64_t bytes) override {
     RETURN_IF_ERROR(SelectDevice());
@@ -161,6 +165,8 @@ class CudaBackend final : public Backend {
             },
             [&](const QuantizeTiles& op) { return enqueue(op); },
             [&](const QuantizeBlocks& op) { return enqueue(op); },
+            [&](const ReadQuantized& op) { return enqueue(op); },
+            [&](const WriteQuantized& op) { return enqueue(op); },
             [&](const GemmFp8& op) { return enqueue(op); },
             [&](const RmsNormForward& op) { return enqueue(op); },
             [&](const RmsNormBackward& op) { return enqueue(op); },

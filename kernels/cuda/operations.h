@@ -12,6 +12,8 @@ namespace octavo::kernels::cuda {
 
 [[nodiscard]] Error Enqueue(const QuantizeTiles& operation, Stream stream);
 [[nodiscard]] Error Enqueue(const QuantizeBlocks& operation, Stream stream);
+[[nodiscard]] Error Enqueue(const ReadQuantized& operation, Stream stream);
+[[nodiscard]] Error Enqueue(const WriteQuantized& operation, Stream stream);
 [[nodiscard]] Error Enqueue(const RmsNormForward& operation, Stream stream);
 [[nodiscard]] Error Enqueue(const RmsNormBackward& operation, Stream stream);
 [[nodiscard]] Error Enqueue(const GemmFp8& operation, Stream stream);

@@ -1,10 +1,11 @@
-// The power-of-two scale of an E4M3 tile (rule: kernels/ops/quantize.h), in integers: no logarithm
-// or division whose last bit could differ between devices.
+// The power-of-two scale of a tile (rule: kernels/ops/quantize.h), in integers: no logarithm or
+// division whose last bit could differ between devices.
 #pragma once
 
 #include <cstdint>
 
 #include "kernels/numerics/bfloat16.h"
+#include "kernels/numerics/element.h"
 #include "kernels/numerics/host_device.h"
 
 namespace octavo::kernels {
@@ -25,14 +26,15 @@ OCTAVO_HOST_DEVICE inline int ExponentOf(float power) {
   return static_cast<int>(wide.bits >> 23) - 127;
 }
 
-// The largest e in [-126, 126] with amax * 2^e <= 448 = 1.75 * 2^8; 0 for amax 0, Inf and NaN.
-OCTAVO_HOST_DEVICE inline int ScaleExponent(float amax) {
+// The largest e in [-126, 126] with amax * 2^e <= the element's largest number, 448 = 1.75 * 2^8 or
+// 57344 = 1.75 * 2^15; 0 for amax 0, Inf and NaN.
+OCTAVO_HOST_DEVICE inline int ScaleExponent(float amax, Element element) {
   FloatBits wide;
   wide.value = amax;
   const uint32_t magnitude = wide.bits & 0x7FFFFFFFu;
   if (magnitude == 0 || magnitude >= 0x7F800000u) return 0;
   const int above = (magnitude & 0x7FFFFFu) > 0x600000u ? 1 : 0;  // mantissa above 1.75
-  const int exponent = 8 - above - (static_cast<int>(magnitude >> 23) - 127);
+  const int exponent = LargestExponent(element) - above - (static_cast<int>(magnitude >> 23) - 127);
   return exponent > kMaxScaleExponent ? kMaxScaleExponent : exponent;
 }
 

@@ -17,12 +17,4 @@ OCTAVO_HOST_DEVICE constexpr int64_t TileCount(int64_t extent) {
   return CeilDiv(extent, kScaleTile);
 }
 
-// Elements of scale_inv of a [rows, columns] matrix in 1x128 tiles, and in 128x128 blocks.
-OCTAVO_HOST_DEVICE constexpr int64_t TileScales(int64_t rows, int64_t columns) {
-  return rows * TileCount(columns);
-}
-OCTAVO_HOST_DEVICE constexpr int64_t BlockScales(int64_t rows, int64_t columns) {
-  return TileCount(rows) * TileCount(columns);
-}
-
 }  // namespace octavo::kernels

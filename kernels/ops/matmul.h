@@ -5,33 +5,21 @@
 #include <cstdint>
 
 #include "kernels/numerics/bfloat16.h"
+#include "kernels/ops/quantized.h"
 
 namespace octavo::kernels {
 
-enum class Granularity {
-  kTile1x128,     // one scale per row and 128 columns: scale_inv [rows, ceil(columns / 128)]
-  kBlock128x128,  // one scale per 128 rows and 128 columns: scale_inv [ceil(rows / 128),
-                  // ceil(columns / 128)]
-};
-
-// x[r,c] = value(codes[r,c]) * scale_inv[tile or block of (r,c)]. Edge tiles hold fewer elements.
-struct Fp8Matrix {
-  const uint8_t* codes;    // [rows, columns], E4M3
-  const float* scale_inv;  // powers of two in [2^-126, 2^126]
-  int64_t rows;
-  int64_t columns;
-  Granularity granularity;
-};
-
 enum class ResultType { kBfloat16, kFloat32 };
 
-// c = a b^T (+ bias) or c += a b^T. Products of E4M3 values are exact in float32 and summed in
-// float32, so |c - exact| <= 4 * sqrt(K) * 2^-24 * sum_k |a||b| + 2^-126, plus 2^-8 |c| where c is
-// BF16.
+// c = a b^T (+ bias) or c += a b^T. An E4M3 number has 4 significant bits, an E5M2 number 3: their
+// products have at most 8, are exact in float32 and are summed in float32, so
+// |c - exact| <= 4 * sqrt(K) * 2^-24 * sum_k |a||b| + 2^-126, plus 2^-8 |c| where c is BF16.
 struct GemmFp8 {
   static constexpr char kName[] = "GemmFp8";
-  Fp8Matrix a;  // [M, K]
-  Fp8Matrix b;  // [N, K]; not both operands may have blocks (no cuBLASLt kernel exists for that)
+  // Not both operands may have blocks, and not both may be E5M2: no cuBLASLt kernel exists for
+  // that.
+  QuantizedTensor a;     // [M, K]
+  QuantizedTensor b;     // [N, K]
   const bfloat16* bias;  // [N], added in float32 before the result is rounded; null: none
   void* c;               // [M, N] of c_type
   ResultType c_type;

@@ -1,14 +1,16 @@
-// BF16 and FP32 to E4M3 with power-of-two scales.
-//   amax = max |x| over the finite elements of the tile
-//   e    = the largest in [-126, 126] with amax * 2^e <= 448; 0 for amax = 0 and with an Inf in it
-//   code = E4M3(x * 2^e), nearest even, saturating;  scale_inv = 2^-e
-// NaN becomes code 0x7F and does not enter amax. The formula is TransformerEngine's
-// Float8BlockScaling with the exponent clamped so that scale and inverse stay normal.
+// BF16 and FP32 to 8-bit numbers with power-of-two scales.
+//   amax = max |x| over the elements of the tile, NaN left out
+//   e    = the largest in [-126, 126] with amax * 2^e <= largest, the largest number of the element
+//          (E4M3 448, E5M2 57344); 0 for amax = 0 and for a tile that holds an infinity
+//   code = element(x * 2^e), nearest even, saturating;  scale_inv = 2^-e
+// NaN becomes code 0x7F. The formula is TransformerEngine's Float8BlockScaling with the exponent
+// clamped so that scale and inverse stay normal.
 #pragma once
 
 #include <cstdint>
 
 #include "kernels/numerics/bfloat16.h"
+#include "kernels/ops/quantized.h"
 
 namespace octavo::kernels {
 
@@ -19,11 +21,9 @@ struct QuantizeTiles {
   const bfloat16* x;  // [rows, columns]
   int64_t rows;
   int64_t columns;
-  uint8_t* row_codes;       // [rows, columns]; null: not wanted
-  float* row_scale_inv;     // [rows, ceil(columns / 128)]
-  uint8_t* column_codes;    // [columns, rows], the codes of x^T; null: not wanted
-  float* column_scale_inv;  // [columns, ceil(rows / 128)]
-  uint32_t* nonfinite;      // [1], the number of NaN and Inf in x is added; null: not counted
+  QuantizedTensor by_rows;     // [rows, columns] in 1x128 tiles; null data: not wanted
+  QuantizedTensor by_columns;  // x^T, [columns, rows] in 1x128 tiles; null data: not wanted
+  uint32_t* nonfinite;         // [1], the number of NaN and Inf in x is added; null: not counted
 };
 
 // Weights: 128x128 blocks of the FP32 master, rounded to BF16 first (as TransformerEngine's sharded
@@ -33,11 +33,10 @@ struct QuantizeBlocks {
   const float* x;  // [rows, columns]
   int64_t rows;
   int64_t columns;
-  uint8_t* codes;               // [rows, columns]
-  float* scale_inv;             // [ceil(rows / 128), ceil(columns / 128)]
-  uint8_t* transposed_codes;    // [columns, rows], the same bytes transposed; null: not wanted
-  float* transposed_scale_inv;  // [ceil(columns / 128), ceil(rows / 128)]
-  uint32_t* nonfinite;          // [1], added to; null: not counted
+  QuantizedTensor normal;      // [rows, columns] in 128x128 blocks
+  QuantizedTensor transposed;  // [columns, rows], the same codes and scales transposed; null data:
+                               // not wanted
+  uint32_t* nonfinite;         // [1], added to; null: not counted
 };
 
 }  // namespace octavo::kernels

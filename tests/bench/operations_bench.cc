@@ -12,10 +12,10 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/backend.h"
-#include "kernels/numerics/tile.h"
 #include "tests/bench/figure.h"
 #include "tests/support/numbers.h"
 
@@ -55,6 +55,9 @@ class Bench {
     Require(buffer.status());
     buffers_.push_back(*std::move(buffer));
     return reinterpret_cast<T*>(buffers_.back().data());
+  }
+  QuantizedTensor Quantized(const QuantizedSpec& spec) {
+    return {.spec = spec, .data = Make<uint8_t>(backend_->QuantizedBytes(spec))};
   }
   bfloat16* Numbers(int64_t count) { return Put(testing_support::NormalBfloat16(count, 1)); }
 
@@ -126,38 +129,34 @@ void Bench::MeasureBaselines() {
   Report("Copy of 64 MiB", best, std::nullopt);
 }
 
+QuantizedSpec Turned(QuantizedSpec spec) {
+  std::swap(spec.rows, spec.columns);
+  return spec;
+}
+
 void MeasureLinear(Bench* bench) {
+  const QuantizedSpec input = {
+      .rows = kTokens, .columns = kWidth, .tile = Tile::k1x128, .role = Role::kA};
+  const QuantizedSpec weight = {
+      .rows = kInner, .columns = kWidth, .tile = Tile::k128x128, .role = Role::kB};
   const QuantizeTiles tiles = {.x = bench->Numbers(kTokens * kWidth),
                                .rows = kTokens,
                                .columns = kWidth,
-                               .row_codes = bench->Make<uint8_t>(kTokens * kWidth),
-                               .row_scale_inv = bench->Make<float>(TileScales(kTokens, kWidth)),
-                               .column_codes = bench->Make<uint8_t>(kTokens * kWidth),
-                               .column_scale_inv = bench->Make<float>(TileScales(kWidth, kTokens)),
+                               .by_rows = bench->Quantized(input),
+                               .by_columns = bench->Quantized(Turned(input)),
                                .nonfinite = bench->Put<uint32_t>({0})};
-  const QuantizeBlocks blocks = {
-      .x = bench->Put(testing_support::Normal(kInner * kWidth, 2)),
-      .rows = kInner,
-      .columns = kWidth,
-      .codes = bench->Make<uint8_t>(kInner * kWidth),
-      .scale_inv = bench->Make<float>(BlockScales(kInner, kWidth)),
-      .transposed_codes = bench->Make<uint8_t>(kInner * kWidth),
-      .transposed_scale_inv = bench->Make<float>(BlockScales(kInner, kWidth)),
-      .nonfinite = nullptr};
+  const QuantizeBlocks blocks = {.x = bench->Put(testing_support::Normal(kInner * kWidth, 2)),
+                                 .rows = kInner,
+                                 .columns = kWidth,
+                                 .normal = bench->Quantized(weight),
+                                 .transposed = bench->Quantized(Turned(weight)),
+                                 .nonfinite = nullptr};
   bench->MeasureBytes("QuantizeTiles both ways", 4.0 * kTokens * kWidth, tiles);
   bench->MeasureBytes("QuantizeBlocks", 6.0 * kInner * kWidth, blocks);
   bfloat16* const c = bench->Make<bfloat16>(kTokens * kInner);
   bench->MeasureProducts("GemmFp8", kGemmProducts,
-                         GemmFp8{.a = {.codes = tiles.row_codes,
-                                       .scale_inv = tiles.row_scale_inv,
-                                       .rows = kTokens,
-                                       .columns = kWidth,
-                                       .granularity = Granularity::kTile1x128},
-                                 .b = {.codes = blocks.codes,
-                                       .scale_inv = blocks.scale_inv,
-                                       .rows = kInner,
-                                       .columns = kWidth,
-                                       .granularity = Granularity::kBlock128x128},
+                         GemmFp8{.a = tiles.by_rows,
+                                 .b = blocks.normal,
                                  .bias = nullptr,
                                  .c = c,
                                  .c_type = ResultType::kBfloat16,

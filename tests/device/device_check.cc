@@ -13,8 +13,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "kernels/backend.h"
-#include "kernels/numerics/e4m3.h"
-#include "kernels/numerics/tile.h"
 
 namespace octavo::kernels {
 namespace {
@@ -46,42 +44,80 @@ std::vector<bfloat16> Inputs(int64_t count, uint64_t seed) {
   return values;
 }
 
+QuantizedSpec TileSpec(int64_t rows, int64_t columns, Role role) {
+  return {.rows = rows, .columns = columns, .tile = Tile::k1x128, .role = role};
+}
+
+// Plain codes and scales of a matrix.
+struct Codes {
+  std::vector<uint8_t> codes;
+  std::vector<float> scale_inv;
+  bool operator==(const Codes&) const = default;
+};
+
+struct Tensor {
+  Buffer<uint8_t> memory;
+  QuantizedTensor tensor;
+};
+
+Tensor MakeTensor(Backend* backend, const QuantizedSpec& spec) {
+  absl::StatusOr<Buffer<uint8_t>> memory =
+      Buffer<uint8_t>::Create(backend, backend->QuantizedBytes(spec));
+  CHECK(memory.ok());
+  void* const data = memory->data();
+  return {.memory = *std::move(memory), .tensor = {.spec = spec, .data = data}};
+}
+
+absl::StatusOr<Codes> Read(Backend* backend, const QuantizedTensor& tensor) {
+  const QuantizedSpec& spec = tensor.spec;
+  auto codes = Put(backend, std::vector<uint8_t>(static_cast<size_t>(spec.rows * spec.columns)));
+  auto scales = Put(backend, std::vector<float>(static_cast<size_t>(spec.scales())));
+  RETURN_IF_ERROR(backend->Run(
+      ReadQuantized{.tensor = tensor, .codes = codes.data(), .scale_inv = scales.data()}));
+  return Codes{Get(backend, codes), Get(backend, scales)};
+}
+
 struct Copies {
-  std::vector<uint8_t> row_codes, column_codes;
-  std::vector<float> row_scales, column_scales;
+  Codes by_rows, by_columns;
   bool operator==(const Copies&) const = default;
 };
 
 absl::StatusOr<Copies> Quantize(Backend* backend, const std::vector<bfloat16>& x, int64_t rows,
                                 int64_t columns) {
   const auto input = Put(backend, x);
-  auto row_codes = Put(backend, std::vector<uint8_t>(x.size()));
-  auto column_codes = Put(backend, std::vector<uint8_t>(x.size()));
-  auto row_scales = Put(backend, std::vector<float>(TileScales(rows, columns)));
-  auto column_scales = Put(backend, std::vector<float>(TileScales(columns, rows)));
+  const Tensor by_rows = MakeTensor(backend, TileSpec(rows, columns, Role::kA));
+  const Tensor by_columns = MakeTensor(backend, TileSpec(columns, rows, Role::kA));
   RETURN_IF_ERROR(backend->Run(QuantizeTiles{.x = input.data(),
                                              .rows = rows,
                                              .columns = columns,
-                                             .row_codes = row_codes.data(),
-                                             .row_scale_inv = row_scales.data(),
-                                             .column_codes = column_codes.data(),
-                                             .column_scale_inv = column_scales.data(),
+                                             .by_rows = by_rows.tensor,
+                                             .by_columns = by_columns.tensor,
                                              .nonfinite = nullptr}));
-  return Copies{Get(backend, row_codes), Get(backend, column_codes), Get(backend, row_scales),
-                Get(backend, column_scales)};
+  Copies copies;
+  ASSIGN_OR_RETURN(copies.by_rows, Read(backend, by_rows.tensor));
+  ASSIGN_OR_RETURN(copies.by_columns, Read(backend, by_columns.tensor));
+  return copies;
+}
+
+absl::StatusOr<Tensor> Write(Backend* backend, const Codes& plain, const QuantizedSpec& spec) {
+  const auto codes = Put(backend, plain.codes);
+  const auto scales = Put(backend, plain.scale_inv);
+  Tensor tensor = MakeTensor(backend, spec);
+  RETURN_IF_ERROR(backend->Run(
+      WriteQuantized{.codes = codes.data(), .scale_inv = scales.data(), .tensor = tensor.tensor}));
+  RETURN_IF_ERROR(backend->Synchronize());  // before codes and scales go
+  return tensor;
 }
 
 // c = a b^T over operands that the CPU quantised, so that only the product is compared; seconds of
 // the fifth run.
 absl::StatusOr<std::vector<float>> Multiply(Backend* backend, const Copies& a, const Copies& b,
                                             int64_t m, int64_t n, int64_t k, double* seconds) {
-  const auto a_codes = Put(backend, a.row_codes);
-  const auto a_scales = Put(backend, a.row_scales);
-  const auto b_codes = Put(backend, b.row_codes);
-  const auto b_scales = Put(backend, b.row_scales);
+  ASSIGN_OR_RETURN(const Tensor left, Write(backend, a.by_rows, TileSpec(m, k, Role::kA)));
+  ASSIGN_OR_RETURN(const Tensor right, Write(backend, b.by_rows, TileSpec(n, k, Role::kB)));
   auto c = Put(backend, std::vector<float>(static_cast<size_t>(m * n)));
-  const GemmFp8 operation = {.a = {a_codes.data(), a_scales.data(), m, k, Granularity::kTile1x128},
-                             .b = {b_codes.data(), b_scales.data(), n, k, Granularity::kTile1x128},
+  const GemmFp8 operation = {.a = left.tensor,
+                             .b = right.tensor,
                              .bias = nullptr,
                              .c = c.data(),
                              .c_type = ResultType::kFloat32,

@@ -12,7 +12,9 @@
 #include "base/split_mix.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/operations.h"
-#include "kernels/numerics/e4m3.h"
+#include "kernels/cuda/quantized_layout.h"
+#include "kernels/numerics/element.h"
+#include "kernels/quantized_bytes.h"
 #include "kernels/simt/simt.h"
 
 namespace octavo::kernels::cuda {
@@ -77,75 +79,142 @@ class Emulated : public testing::TestWithParam<Shape> {
   std::unique_ptr<Backend> cpu_;
 };
 
-int64_t Tiles(int64_t count) { return (count + 127) / 128; }
+// Memory for tensors of the emulated CUDA backend and of the CPU backend, and plain copies of them.
+// Filled with 0xEE, so that a byte of padding that nobody writes is seen.
+struct Tensor {
+  std::vector<uint8_t> memory;  // 256 bytes more: its start is aligned by hand
+  QuantizedTensor tensor;
 
-struct TileCopies {
-  TileCopies(int64_t rows, int64_t columns)
-      : row_codes(rows * columns, 0xEE),
-        column_codes(rows * columns, 0xEE),
-        row_scales(rows * Tiles(columns), -1),
-        column_scales(columns * Tiles(rows), -1) {}
-  QuantizeTiles Operation(const std::vector<bfloat16>& x, int64_t rows, int64_t columns) {
-    return {.x = x.data(),
-            .rows = rows,
-            .columns = columns,
-            .row_codes = row_codes.data(),
-            .row_scale_inv = row_scales.data(),
-            .column_codes = column_codes.data(),
-            .column_scale_inv = column_scales.data(),
-            .nonfinite = &nonfinite};
+  Tensor(const QuantizedSpec& spec, int64_t bytes) : memory(bytes + 256, 0xEE) {
+    const auto address = reinterpret_cast<uintptr_t>(memory.data());
+    tensor = {.spec = spec, .data = memory.data() + (256 - address % 256) % 256};
   }
-  std::vector<uint8_t> row_codes, column_codes;
-  std::vector<float> row_scales, column_scales;
-  uint32_t nonfinite = 0;
 };
+Tensor CudaTensor(const QuantizedSpec& spec) { return Tensor(spec, QuantizedBytes(spec)); }
+Tensor CpuTensor(const QuantizedSpec& spec) {
+  return Tensor(spec, kernels::QuantizedBytes("cpu", spec));
+}
+
+struct Plain {
+  std::vector<uint8_t> codes;
+  std::vector<float> scale_inv;
+  bool operator==(const Plain&) const = default;
+
+  explicit Plain(const QuantizedSpec& spec)
+      : codes(spec.rows * spec.columns), scale_inv(spec.scales()) {}
+  ReadQuantized Reading(const Tensor& tensor) {
+    return {.tensor = tensor.tensor, .codes = codes.data(), .scale_inv = scale_inv.data()};
+  }
+};
+
+Plain PlainOf(const Tensor& tensor) {
+  Plain plain(tensor.tensor.spec);
+  EXPECT_EQ(Enqueue(plain.Reading(tensor), nullptr), kSuccess) << simt::TakeError();
+  return plain;
+}
+
+Plain PlainOf(const Tensor& tensor, Backend* cpu) {
+  Plain plain(tensor.tensor.spec);
+  EXPECT_TRUE(cpu->Run(plain.Reading(tensor)).ok());
+  return plain;
+}
+
+QuantizedSpec Spec(int64_t rows, int64_t columns, Tile tile, Role role,
+                   Element element = Element::kE4M3) {
+  return {.rows = rows, .columns = columns, .element = element, .tile = tile, .role = role};
+}
+
+// A product over padded extents must read nothing but zeros beyond the matrix.
+void ExpectCleanPadding(const Tensor& tensor) {
+  const QuantizedLayout layout = LayoutOf(tensor.tensor);
+  for (int64_t row = 0; row < layout.padded_rows; ++row) {
+    for (int64_t column = 0; column < layout.padded_columns; ++column) {
+      if (row < layout.rows && column < layout.columns) continue;
+      ASSERT_EQ(layout.codes[layout.CodeAt(row, column)], 0) << row << "," << column;
+    }
+  }
+  const int64_t across = TileCount(layout.columns);
+  if (layout.tile == Tile::k1x128) {
+    for (int64_t row = layout.rows; row < layout.padded_rows; ++row)
+      for (int64_t tile = 0; tile < across; ++tile)
+        ASSERT_EQ(layout.scale_inv[layout.ScaleAt(row, tile)], 1.0f);
+  } else {
+    for (int64_t row = 0; row < layout.rows; row += 128)
+      for (int64_t tile = across; tile < layout.block_stride; ++tile)
+        ASSERT_EQ(layout.scale_inv[layout.ScaleAt(row, tile)], 1.0f);
+  }
+}
 
 TEST_P(Emulated, QuantizedTilesEqualTheCpuBackendByteForByte) {
   std::vector<bfloat16> x = Numbers(1).Bfloat16(rows_ * columns_);
   x[0] = ToBfloat16(std::numeric_limits<float>::quiet_NaN());
   x[x.size() / 2] = ToBfloat16(std::numeric_limits<float>::infinity());
   x[x.size() - 1] = ToBfloat16(1e-30f);
-  TileCopies cuda(rows_, columns_), cpu(rows_, columns_);
-  ASSERT_EQ(Enqueue(cuda.Operation(x, rows_, columns_), nullptr), kSuccess) << simt::TakeError();
-  RunOnCpu(cpu.Operation(x, rows_, columns_));
-  EXPECT_EQ(cuda.row_codes, cpu.row_codes);
-  EXPECT_EQ(cuda.column_codes, cpu.column_codes);
-  EXPECT_EQ(cuda.row_scales, cpu.row_scales);
-  EXPECT_EQ(cuda.column_scales, cpu.column_scales);
-  EXPECT_EQ(cuda.nonfinite, 2u);
-  EXPECT_EQ(cuda.nonfinite, cpu.nonfinite);
-}
-
-struct BlockCopies {
-  BlockCopies(int64_t rows, int64_t columns)
-      : codes(rows * columns, 0xEE),
-        transposed(rows * columns, 0xEE),
-        scales(Tiles(rows) * Tiles(columns), -1),
-        transposed_scales(Tiles(rows) * Tiles(columns), -1) {}
-  QuantizeBlocks Operation(const std::vector<float>& x, int64_t rows, int64_t columns) {
-    return {.x = x.data(),
-            .rows = rows,
-            .columns = columns,
-            .codes = codes.data(),
-            .scale_inv = scales.data(),
-            .transposed_codes = transposed.data(),
-            .transposed_scale_inv = transposed_scales.data(),
-            .nonfinite = &nonfinite};
+  for (const Element element : {Element::kE4M3, Element::kE5M2}) {
+    const QuantizedSpec rows = Spec(rows_, columns_, Tile::k1x128, Role::kA, element);
+    const QuantizedSpec columns = Spec(columns_, rows_, Tile::k1x128, Role::kB, element);
+    const Tensor cuda_rows = CudaTensor(rows), cuda_columns = CudaTensor(columns);
+    const Tensor cpu_rows = CpuTensor(rows), cpu_columns = CpuTensor(columns);
+    uint32_t cuda_nonfinite = 0, cpu_nonfinite = 0;
+    QuantizeTiles op = {.x = x.data(),
+                        .rows = rows_,
+                        .columns = columns_,
+                        .by_rows = cuda_rows.tensor,
+                        .by_columns = cuda_columns.tensor,
+                        .nonfinite = &cuda_nonfinite};
+    ASSERT_EQ(Enqueue(op, nullptr), kSuccess) << simt::TakeError();
+    op.by_rows = cpu_rows.tensor;
+    op.by_columns = cpu_columns.tensor;
+    op.nonfinite = &cpu_nonfinite;
+    RunOnCpu(op);
+    EXPECT_EQ(PlainOf(cuda_rows), PlainOf(cpu_rows, cpu_.get()));
+    EXPECT_EQ(PlainOf(cuda_columns), PlainOf(cpu_columns, cpu_.get()));
+    EXPECT_EQ(cuda_nonfinite, 2u);
+    EXPECT_EQ(cuda_nonfinite, cpu_nonfinite);
+    ExpectCleanPadding(cuda_rows);
+    ExpectCleanPadding(cuda_columns);
   }
-  std::vector<uint8_t> codes, transposed;
-  std::vector<float> scales, transposed_scales;
-  uint32_t nonfinite = 0;
-};
+}
 
 TEST_P(Emulated, QuantizedBlocksEqualTheCpuBackendByteForByte) {
   const std::vector<float> x = Numbers(2).Float(rows_ * columns_);
-  BlockCopies cuda(rows_, columns_), cpu(rows_, columns_);
-  ASSERT_EQ(Enqueue(cuda.Operation(x, rows_, columns_), nullptr), kSuccess) << simt::TakeError();
-  RunOnCpu(cpu.Operation(x, rows_, columns_));
-  EXPECT_EQ(cuda.codes, cpu.codes);
-  EXPECT_EQ(cuda.transposed, cpu.transposed);
-  EXPECT_EQ(cuda.scales, cpu.scales);
-  EXPECT_EQ(cuda.transposed_scales, cpu.transposed_scales);
+  const QuantizedSpec normal = Spec(rows_, columns_, Tile::k128x128, Role::kB);
+  const QuantizedSpec transposed = Spec(columns_, rows_, Tile::k128x128, Role::kB);
+  const Tensor cuda_normal = CudaTensor(normal), cuda_transposed = CudaTensor(transposed);
+  const Tensor cpu_normal = CpuTensor(normal), cpu_transposed = CpuTensor(transposed);
+  QuantizeBlocks op = {.x = x.data(),
+                       .rows = rows_,
+                       .columns = columns_,
+                       .normal = cuda_normal.tensor,
+                       .transposed = cuda_transposed.tensor,
+                       .nonfinite = nullptr};
+  ASSERT_EQ(Enqueue(op, nullptr), kSuccess) << simt::TakeError();
+  op.normal = cpu_normal.tensor;
+  op.transposed = cpu_transposed.tensor;
+  RunOnCpu(op);
+  EXPECT_EQ(PlainOf(cuda_normal), PlainOf(cpu_normal, cpu_.get()));
+  EXPECT_EQ(PlainOf(cuda_transposed), PlainOf(cpu_transposed, cpu_.get()));
+  ExpectCleanPadding(cuda_normal);
+  ExpectCleanPadding(cuda_transposed);
+}
+
+TEST_P(Emulated, PlainCodesAndScalesComeBackAsTheyWentIn) {
+  for (const Tile tile : {Tile::k1x128, Tile::k128x128}) {
+    const QuantizedSpec spec = Spec(rows_, columns_, tile, Role::kA);
+    Plain plain(spec);
+    for (size_t i = 0; i < plain.codes.size(); ++i) plain.codes[i] = static_cast<uint8_t>(i * 7);
+    for (size_t i = 0; i < plain.scale_inv.size(); ++i)
+      plain.scale_inv[i] = std::ldexp(1.0f, static_cast<int>(i % 253) - 126);
+    const Tensor tensor = CudaTensor(spec);
+    ASSERT_EQ(Enqueue(WriteQuantized{.codes = plain.codes.data(),
+                                     .scale_inv = plain.scale_inv.data(),
+                                     .tensor = tensor.tensor},
+                      nullptr),
+              kSuccess)
+        << simt::TakeError();
+    EXPECT_EQ(PlainOf(tensor), plain);
+    ExpectCleanPadding(tensor);
+  }
 }
 
 // Two BF16 roundings and a float32 sum (bound of kernels/ops/norm.h).
@@ -246,8 +315,10 @@ struct GemmShape {
   int64_t m;
   int64_t n;
   int64_t k;
-  Granularity b_granularity;
+  Tile b_tile;
   uint64_t schedule_seed;
+  Element a_element = Element::kE4M3;
+  Element b_element = Element::kE4M3;
 };
 
 class EmulatedGemm : public testing::TestWithParam<GemmShape> {
@@ -258,38 +329,43 @@ class EmulatedGemm : public testing::TestWithParam<GemmShape> {
 // Codes of every finite kind, scales of neighbouring tiles a factor of 2^10 apart, so that a
 // swapped scale cannot pass.
 struct Operand {
-  Operand(Numbers* numbers, int64_t rows, int64_t columns, Granularity granularity) {
-    for (int64_t i = 0; i < rows * columns; ++i) codes.push_back(FloatToE4m3(numbers->Next() * 16));
-    const int64_t lines = granularity == Granularity::kTile1x128 ? rows : Tiles(rows);
-    for (int64_t i = 0; i < lines * Tiles(columns); ++i)
-      scales.push_back(std::ldexp(1.0f, i % 2 == 0 ? -6 : 4));
-    matrix = {codes.data(), scales.data(), rows, columns, granularity};
+  Operand(Numbers* numbers, const QuantizedSpec& spec) : plain(spec), tensor(CudaTensor(spec)) {
+    for (uint8_t& code : plain.codes) code = FloatToCode(spec.element, numbers->Next() * 16);
+    for (size_t i = 0; i < plain.scale_inv.size(); ++i)
+      plain.scale_inv[i] = std::ldexp(1.0f, i % 2 == 0 ? -6 : 4);
+    EXPECT_EQ(Enqueue(WriteQuantized{.codes = plain.codes.data(),
+                                     .scale_inv = plain.scale_inv.data(),
+                                     .tensor = tensor.tensor},
+                      nullptr),
+              kSuccess)
+        << simt::TakeError();
   }
   double At(int64_t row, int64_t k) const {
-    const int64_t line = matrix.granularity == Granularity::kTile1x128 ? row : row / 128;
-    return double{E4m3ToFloat(codes[row * matrix.columns + k])} *
-           scales[line * Tiles(matrix.columns) + k / 128];
+    const QuantizedSpec& spec = tensor.tensor.spec;
+    const int64_t line = spec.tile == Tile::k1x128 ? row : row / 128;
+    return double{CodeToFloat(spec.element, plain.codes[row * spec.columns + k])} *
+           plain.scale_inv[line * spec.scale_columns() + k / 128];
   }
-  std::vector<uint8_t> codes;
-  std::vector<float> scales;
-  Fp8Matrix matrix;
+  Plain plain;
+  Tensor tensor;
 };
 
 TEST_P(EmulatedGemm, StaysWithinTheFloat32BoundOfFloat64) {
-  const auto [m, n, k, granularity, seed] = GetParam();
+  const auto [m, n, k, b_tile, seed, a_element, b_element] = GetParam();
   simt::SetScheduleSeed(seed);
   Numbers numbers(7);
-  const Operand a(&numbers, m, k, Granularity::kTile1x128);
-  const Operand b(&numbers, n, k, granularity);
+  const Operand a(&numbers, Spec(m, k, Tile::k1x128, Role::kA, a_element));
+  const Operand b(&numbers, Spec(n, k, b_tile, Role::kB, b_element));
   const std::vector<bfloat16> bias = numbers.Bfloat16(n);
   std::vector<float> sums(m * n, 2.0f);
   std::vector<bfloat16> rounded(m * n);
-  ASSERT_EQ(Enqueue(GemmFp8{a.matrix, b.matrix, nullptr, sums.data(), ResultType::kFloat32, true},
+  ASSERT_EQ(Enqueue(GemmFp8{a.tensor.tensor, b.tensor.tensor, nullptr, sums.data(),
+                            ResultType::kFloat32, true},
                     nullptr),
             kSuccess)
       << simt::TakeError();
-  ASSERT_EQ(Enqueue(GemmFp8{a.matrix, b.matrix, bias.data(), rounded.data(), ResultType::kBfloat16,
-                            false},
+  ASSERT_EQ(Enqueue(GemmFp8{a.tensor.tensor, b.tensor.tensor, bias.data(), rounded.data(),
+                            ResultType::kBfloat16, false},
                     nullptr),
             kSuccess);
   for (int64_t i = 0; i < m; ++i) {
@@ -312,26 +388,33 @@ TEST_P(EmulatedGemm, StaysWithinTheFloat32BoundOfFloat64) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, EmulatedGemm,
-                         testing::Values(GemmShape{1, 1, 1, Granularity::kBlock128x128, 0},
-                                         GemmShape{33, 31, 129, Granularity::kBlock128x128, 1},
-                                         GemmShape{64, 64, 128, Granularity::kTile1x128, 2},
-                                         GemmShape{65, 130, 300, Granularity::kBlock128x128, 3},
-                                         GemmShape{40, 192, 257, Granularity::kTile1x128, 4}));
+                         testing::Values(GemmShape{1, 1, 1, Tile::k128x128, 0},
+                                         GemmShape{33, 31, 129, Tile::k128x128, 1},
+                                         GemmShape{64, 64, 128, Tile::k1x128, 2},
+                                         GemmShape{65, 130, 300, Tile::k128x128, 3},
+                                         GemmShape{40, 192, 257, Tile::k1x128, 4},
+                                         GemmShape{33, 31, 129, Tile::k128x128, 5, Element::kE5M2},
+                                         GemmShape{20, 40, 300, Tile::k1x128, 6, Element::kE4M3,
+                                                   Element::kE5M2}));
 
-TEST(EmulatedGemmRefuses, ShapesThatDoNotMatchAndTwoBlockOperands) {
+TEST(EmulatedGemmRefuses, WhatTheKernelCannotDo) {
   Numbers numbers(9);
-  const Operand a(&numbers, 4, 8, Granularity::kTile1x128),
-      longer(&numbers, 4, 9, Granularity::kTile1x128);
-  const Operand block(&numbers, 4, 8, Granularity::kBlock128x128);
+  const Operand a(&numbers, Spec(4, 8, Tile::k1x128, Role::kA));
+  const Operand b(&numbers, Spec(4, 8, Tile::k1x128, Role::kB));
+  const Operand longer(&numbers, Spec(4, 9, Tile::k1x128, Role::kB));
+  const Operand blocks(&numbers, Spec(4, 8, Tile::k128x128, Role::kB));
+  const Operand e5m2(&numbers, Spec(4, 8, Tile::k1x128, Role::kB, Element::kE5M2));
   float c[16];
-  EXPECT_EQ(
-      Enqueue(GemmFp8{a.matrix, longer.matrix, nullptr, c, ResultType::kFloat32, false}, nullptr),
-      kInvalidValue);
-  EXPECT_EQ(Enqueue(GemmFp8{block.matrix, block.matrix, nullptr, c, ResultType::kFloat32, false},
-                    nullptr),
-            kInvalidValue);
-  EXPECT_EQ(Enqueue(GemmFp8{a.matrix, a.matrix, nullptr, c, ResultType::kBfloat16, true}, nullptr),
-            kInvalidValue);
+  const auto refused = [&](const Operand& left, const Operand& right, ResultType type,
+                           bool accumulate) {
+    return Enqueue(GemmFp8{left.tensor.tensor, right.tensor.tensor, nullptr, c, type, accumulate},
+                   nullptr) == kInvalidValue;
+  };
+  EXPECT_FALSE(refused(a, b, ResultType::kFloat32, false));
+  EXPECT_TRUE(refused(a, longer, ResultType::kFloat32, false));
+  EXPECT_TRUE(refused(blocks, blocks, ResultType::kFloat32, false));
+  EXPECT_TRUE(refused(e5m2, e5m2, ResultType::kFloat32, false));
+  EXPECT_TRUE(refused(a, b, ResultType::kBfloat16, true));
 }
 
 }  // namespace

@@ -18,6 +18,9 @@ class CountingBackend final : public kernels::Backend {
   int64_t allocations() const { return allocations_; }  // ever
 
   kernels::BackendDescription Describe() const override { return backend_->Describe(); }
+  int64_t QuantizedBytes(const kernels::QuantizedSpec& spec) const override {
+    return backend_->QuantizedBytes(spec);
+  }
   absl::StatusOr<void*> Allocate(int64_t bytes) override {
     absl::StatusOr<void*> memory = backend_->Allocate(bytes);
     if (memory.ok()) {

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/launch.h"
-#include "kernels/numerics/e4m3.h"
+#include "kernels/numerics/element.h"
 
 namespace octavo::kernels::cuda {
 
@@ -57,22 +57,34 @@ OCTAVO_DEVICE void AtomicAdd(uint32_t* counter, uint32_t amount) {
 #endif
 }
 
-// d[16,8] += a[16,32] * b[32,8]^T-stored over E4M3, float32 sums (PTX ISA, mma.m16n8k32, .e4m3).
+// d[16,8] += a[16,32] * b[32,8]^T-stored over 8-bit numbers, float32 sums (PTX ISA, mma.m16n8k32).
 // Lane = 4 * group + t holds, four codes to a 32-bit register, lowest byte first:
 //   a[0]: row group, columns 4t..4t+3;  a[1]: row group + 8
 //   a[2], a[3]: the same rows, columns 16 + 4t..
 //   b[0]: column group, rows 4t..4t+3;  b[1]: rows 16 + 4t..
 //   d[0], d[1]: row group, columns 2t, 2t + 1;  d[2], d[3]: row group + 8
 #ifdef __CUDACC__
-OCTAVO_DEVICE void MmaE4m3(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-  asm("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-      "{%0,%1,%2,%3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#define OCTAVO_MMA(types)                                          \
+  asm("mma.sync.aligned.m16n8k32.row.col.f32." types               \
+      ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])             \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+template <Element a_element, Element b_element>
+OCTAVO_DEVICE void Mma(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  if constexpr (a_element == Element::kE5M2) {
+    static_assert(b_element == Element::kE4M3);
+    OCTAVO_MMA("e5m2.e4m3");
+  } else if constexpr (b_element == Element::kE5M2) {
+    OCTAVO_MMA("e4m3.e5m2");
+  } else {
+    OCTAVO_MMA("e4m3.e4m3");
+  }
 }
+#undef OCTAVO_MMA
 #else
-OCTAVO_DEVICE void MmaE4m3(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
-                           const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+template <Element a_element, Element b_element>
+OCTAVO_DEVICE void Mma(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+                       const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   struct Operands {
     uint32_t a[4];
     uint32_t b[2];
@@ -80,8 +92,8 @@ OCTAVO_DEVICE void MmaE4m3(float (&d)[4], const uint32_t (&a)[4], const uint32_t
   const Operands mine = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
   Operands all[kWarpSize];
   simt::WarpGather(kAllLanes, &mine, all, sizeof(mine), {file, line});
-  const auto value = [](uint32_t packed, unsigned byte) {
-    return E4m3ToFloat(static_cast<uint8_t>(packed >> (8 * byte)));
+  const auto value = [](Element element, uint32_t packed, unsigned byte) {
+    return CodeToFloat(element, static_cast<uint8_t>(packed >> (8 * byte)));
   };
   const unsigned group = simt::Lane() / 4;
   const unsigned t = simt::Lane() % 4;
@@ -89,8 +101,8 @@ OCTAVO_DEVICE void MmaE4m3(float (&d)[4], const uint32_t (&a)[4], const uint32_t
     for (unsigned k = 0; k < 32; ++k) {
       const unsigned owner = k % 16 / 4;  // the t that holds column k of a and row k of b
       const unsigned high = k / 16;
-      d[i] += value(all[4 * group + owner].a[2 * high + i / 2], k % 4) *
-              value(all[4 * (2 * t + i % 2) + owner].b[high], k % 4);
+      d[i] += value(a_element, all[4 * group + owner].a[2 * high + i / 2], k % 4) *
+              value(b_element, all[4 * (2 * t + i % 2) + owner].b[high], k % 4);
     }
   }
 }

@@ -12,22 +12,33 @@
 #include "tests/support/device.h"
 #include "tests/support/golden.h"
 #include "tests/support/numbers.h"
+#include "tests/support/quantized.h"
 #include "tests/support/safetensors.h"
 
 namespace octavo {
 namespace {
 
 using kernels::bfloat16;
-using kernels::Fp8Matrix;
-using kernels::Granularity;
+using kernels::QuantizedSpec;
+using kernels::QuantizedTensor;
 using kernels::ResultType;
+using kernels::Role;
+using kernels::Tile;
 using testing_support::BoundShare;
 using testing_support::Device;
+using testing_support::GetQuantized;
+using testing_support::MakeQuantized;
+using testing_support::PlainQuantized;
+using testing_support::PutQuantized;
 using testing_support::Safetensors;
 
 std::string ReadAll(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+}
+
+QuantizedSpec Spec(int64_t rows, int64_t columns, Tile tile, Role role = Role::kA) {
+  return {.rows = rows, .columns = columns, .tile = tile, .role = role};
 }
 
 class Fp8Golden : public ::testing::Test {
@@ -76,7 +87,9 @@ TEST_F(Fp8Golden, EveryAmaxHasTheGoldenScale) {
   const auto scale_inv = file.at("scale_inv").As<float>();
   ASSERT_EQ(amax.size(), scale_inv.size());
   for (size_t i = 0; i < amax.size(); ++i)
-    ASSERT_EQ(kernels::PowerOfTwo(-kernels::ScaleExponent(amax[i])), scale_inv[i]) << amax[i];
+    ASSERT_EQ(kernels::PowerOfTwo(-kernels::ScaleExponent(amax[i], kernels::Element::kE4M3)),
+              scale_inv[i])
+        << amax[i];
 }
 
 TEST_F(Fp8Golden, TilesWithOneNonfiniteElementHaveTheGoldenCodes) {
@@ -100,21 +113,19 @@ TEST_F(Fp8Golden, TilesWithOneNonfiniteElementHaveTheGoldenCodes) {
     const auto rows = static_cast<int64_t>(entry.at("x_bits").size());
     const auto columns = static_cast<int64_t>(x.size()) / rows;
     Device device;
-    uint8_t* const codes = device.Make<uint8_t>(rows * columns);
-    float* const scales = device.Make<float>(kernels::TileScales(rows, columns));
+    const QuantizedTensor tensor = MakeQuantized(&device, Spec(rows, columns, Tile::k1x128));
     uint32_t* const nonfinite = device.Put<uint32_t>({0});
     ASSERT_TRUE(device
                     ->Run(kernels::QuantizeTiles{.x = device.Put(x),
                                                  .rows = rows,
                                                  .columns = columns,
-                                                 .row_codes = codes,
-                                                 .row_scale_inv = scales,
-                                                 .column_codes = nullptr,
-                                                 .column_scale_inv = nullptr,
+                                                 .by_rows = tensor,
+                                                 .by_columns = {},
                                                  .nonfinite = nonfinite})
                     .ok());
-    EXPECT_EQ(device.Get(codes, rows * columns), want);
-    EXPECT_EQ(device.Get(scales, kernels::TileScales(rows, columns)), want_scales);
+    const PlainQuantized got = GetQuantized(&device, tensor);
+    EXPECT_EQ(got.codes, want);
+    EXPECT_EQ(got.scale_inv, want_scales);
     EXPECT_EQ(device.Get(nonfinite, 1)[0], 1u);
   }
 }
@@ -133,41 +144,25 @@ class LinearGolden : public ::testing::TestWithParam<const char*> {
 
   void ExpectTiles(const std::string& name, int64_t columns) {
     Device device;
-    const int64_t rows = tokens_;
-    uint8_t* const row_codes = device.Make<uint8_t>(rows * columns);
-    uint8_t* const column_codes = device.Make<uint8_t>(rows * columns);
-    float* const row_scales = device.Make<float>(kernels::TileScales(rows, columns));
-    float* const column_scales = device.Make<float>(kernels::TileScales(columns, rows));
-    ASSERT_TRUE(device
-                    ->Run(kernels::QuantizeTiles{.x = device.Put(file_->at(name).As<bfloat16>()),
-                                                 .rows = rows,
-                                                 .columns = columns,
-                                                 .row_codes = row_codes,
-                                                 .row_scale_inv = row_scales,
-                                                 .column_codes = column_codes,
-                                                 .column_scale_inv = column_scales,
-                                                 .nonfinite = nullptr})
-                    .ok());
-    EXPECT_EQ(device.Get(row_codes, rows * columns), Codes(name + "_row"));
-    EXPECT_EQ(device.Get(row_scales, kernels::TileScales(rows, columns)), Scales(name + "_row"));
-    EXPECT_EQ(device.Get(column_codes, rows * columns), Codes(name + "_col"));
-    EXPECT_EQ(device.Get(column_scales, kernels::TileScales(columns, rows)), Scales(name + "_col"));
+    const kernels::QuantizeTiles op = {
+        .x = device.Put(file_->at(name).As<bfloat16>()),
+        .rows = tokens_,
+        .columns = columns,
+        .by_rows = MakeQuantized(&device, Spec(tokens_, columns, Tile::k1x128)),
+        .by_columns = MakeQuantized(&device, Spec(columns, tokens_, Tile::k1x128)),
+        .nonfinite = nullptr};
+    ASSERT_TRUE(device->Run(op).ok());
+    EXPECT_EQ(GetQuantized(&device, op.by_rows), Plain(name + "_row"));
+    EXPECT_EQ(GetQuantized(&device, op.by_columns), Plain(name + "_col"));
   }
 
-  std::vector<uint8_t> Codes(const std::string& name) {
-    return file_->at(name + ".codes").As<uint8_t>();
-  }
-  std::vector<float> Scales(const std::string& name) {
-    return file_->at(name + ".scale_inv").As<float>();
+  PlainQuantized Plain(const std::string& name) {
+    return {.codes = file_->at(name + ".codes").As<uint8_t>(),
+            .scale_inv = file_->at(name + ".scale_inv").As<float>()};
   }
 
-  Fp8Matrix Put(Device* device, const std::string& name, int64_t rows, int64_t columns,
-                Granularity granularity = Granularity::kTile1x128) {
-    return {.codes = device->Put(Codes(name)),
-            .scale_inv = device->Put(Scales(name)),
-            .rows = rows,
-            .columns = columns,
-            .granularity = granularity};
+  QuantizedTensor Put(Device* device, const std::string& name, const QuantizedSpec& spec) {
+    return PutQuantized(device, spec, Plain(name));
   }
 
   // Within the bound of a float32 sum over k terms, plus `rounding` of the value.
@@ -198,34 +193,33 @@ TEST_P(LinearGolden, ActivationsAndGradientsAreQuantisedToTheByte) {
   ExpectTiles("dy", outputs_);
 }
 
+// [rows, columns], transposed.
+template <typename T>
+std::vector<T> Transposed(const std::vector<T>& x, int64_t rows, int64_t columns) {
+  std::vector<T> result;
+  for (int64_t c = 0; c < columns; ++c)
+    for (int64_t r = 0; r < rows; ++r) result.push_back(x[static_cast<size_t>(r * columns + c)]);
+  return result;
+}
+
+PlainQuantized Transposed(const PlainQuantized& w, int64_t rows, int64_t columns) {
+  return {
+      .codes = Transposed(w.codes, rows, columns),
+      .scale_inv = Transposed(w.scale_inv, kernels::TileCount(rows), kernels::TileCount(columns))};
+}
+
 TEST_P(LinearGolden, WeightsAreQuantisedToTheByteBothWays) {
   Device device;
-  const int64_t count = outputs_ * inputs_;
-  const int64_t blocks = kernels::BlockScales(outputs_, inputs_);
-  uint8_t* const codes = device.Make<uint8_t>(count);
-  uint8_t* const transposed = device.Make<uint8_t>(count);
-  float* const scales = device.Make<float>(blocks);
-  float* const transposed_scales = device.Make<float>(blocks);
-  ASSERT_TRUE(device
-                  ->Run(kernels::QuantizeBlocks{.x = device.Put(file_->at("w_master").As<float>()),
-                                                .rows = outputs_,
-                                                .columns = inputs_,
-                                                .codes = codes,
-                                                .scale_inv = scales,
-                                                .transposed_codes = transposed,
-                                                .transposed_scale_inv = transposed_scales,
-                                                .nonfinite = nullptr})
-                  .ok());
-  const std::vector<uint8_t> want = Codes("w");
-  const std::vector<uint8_t> got = device.Get(transposed, count);
-  EXPECT_EQ(device.Get(codes, count), want);
-  EXPECT_EQ(device.Get(scales, blocks), Scales("w"));
-  for (int64_t n = 0; n < outputs_; ++n) {
-    for (int64_t k = 0; k < inputs_; ++k) {
-      ASSERT_EQ(got[static_cast<size_t>(k * outputs_ + n)],
-                want[static_cast<size_t>(n * inputs_ + k)]);
-    }
-  }
+  const kernels::QuantizeBlocks op = {
+      .x = device.Put(file_->at("w_master").As<float>()),
+      .rows = outputs_,
+      .columns = inputs_,
+      .normal = MakeQuantized(&device, Spec(outputs_, inputs_, Tile::k128x128)),
+      .transposed = MakeQuantized(&device, Spec(inputs_, outputs_, Tile::k128x128)),
+      .nonfinite = nullptr};
+  ASSERT_TRUE(device->Run(op).ok());
+  EXPECT_EQ(GetQuantized(&device, op.normal), Plain("w"));
+  EXPECT_EQ(GetQuantized(&device, op.transposed), Transposed(Plain("w"), outputs_, inputs_));
 }
 
 TEST_P(LinearGolden, ForwardProductStaysWithinItsBound) {
@@ -233,12 +227,13 @@ TEST_P(LinearGolden, ForwardProductStaysWithinItsBound) {
   const int64_t count = tokens_ * outputs_;
   auto* const c = device.Make<float>(count);
   auto* const rounded = device.Make<bfloat16>(count);
-  kernels::GemmFp8 product = {.a = Put(&device, "x_row", tokens_, inputs_),
-                              .b = Put(&device, "w", outputs_, inputs_, Granularity::kBlock128x128),
-                              .bias = nullptr,
-                              .c = c,
-                              .c_type = ResultType::kFloat32,
-                              .accumulate = false};
+  kernels::GemmFp8 product = {
+      .a = Put(&device, "x_row", Spec(tokens_, inputs_, Tile::k1x128)),
+      .b = Put(&device, "w", Spec(outputs_, inputs_, Tile::k128x128, Role::kB)),
+      .bias = nullptr,
+      .c = c,
+      .c_type = ResultType::kFloat32,
+      .accumulate = false};
   ASSERT_TRUE(device->Run(product).ok());
   ExpectProduct("fprop", testing_support::ToDouble(device.Get(c, count)), inputs_, 0);
   product.c = rounded;
@@ -252,33 +247,18 @@ TEST_P(LinearGolden, InputGradientStaysWithinItsBound) {
   Device device;
   const int64_t count = tokens_ * inputs_;
   auto* const c = device.Make<float>(count);
-  const std::vector<uint8_t> codes = Codes("w");
-  const std::vector<float> scales = Scales("w");
-  std::vector<uint8_t> transposed(codes.size());
-  std::vector<float> transposed_scales(scales.size());
-  for (int64_t n = 0; n < outputs_; ++n)
-    for (int64_t k = 0; k < inputs_; ++k)
-      transposed[static_cast<size_t>(k * outputs_ + n)] =
-          codes[static_cast<size_t>(n * inputs_ + k)];
-  const int64_t down = kernels::TileCount(outputs_);
-  const int64_t across = kernels::TileCount(inputs_);
-  for (int64_t n = 0; n < down; ++n)
-    for (int64_t k = 0; k < across; ++k)
-      transposed_scales[static_cast<size_t>(k * down + n)] =
-          scales[static_cast<size_t>(n * across + k)];
-  const Fp8Matrix weights = {.codes = device.Put(transposed),
-                             .scale_inv = device.Put(transposed_scales),
-                             .rows = inputs_,
-                             .columns = outputs_,
-                             .granularity = Granularity::kBlock128x128};
-  ASSERT_TRUE(device
-                  ->Run(kernels::GemmFp8{.a = Put(&device, "dy_row", tokens_, outputs_),
-                                         .b = weights,
-                                         .bias = nullptr,
-                                         .c = c,
-                                         .c_type = ResultType::kFloat32,
-                                         .accumulate = false})
-                  .ok());
+  const QuantizedTensor weights =
+      PutQuantized(&device, Spec(inputs_, outputs_, Tile::k128x128, Role::kB),
+                   Transposed(Plain("w"), outputs_, inputs_));
+  ASSERT_TRUE(
+      device
+          ->Run(kernels::GemmFp8{.a = Put(&device, "dy_row", Spec(tokens_, outputs_, Tile::k1x128)),
+                                 .b = weights,
+                                 .bias = nullptr,
+                                 .c = c,
+                                 .c_type = ResultType::kFloat32,
+                                 .accumulate = false})
+          .ok());
   ExpectProduct("dgrad", testing_support::ToDouble(device.Get(c, count)), outputs_, 0);
 }
 
@@ -287,12 +267,13 @@ TEST_P(LinearGolden, WeightGradientStaysWithinItsBound) {
   const int64_t count = outputs_ * inputs_;
   auto* const c = device.Make<float>(count);
   ASSERT_TRUE(device
-                  ->Run(kernels::GemmFp8{.a = Put(&device, "dy_col", outputs_, tokens_),
-                                         .b = Put(&device, "x_col", inputs_, tokens_),
-                                         .bias = nullptr,
-                                         .c = c,
-                                         .c_type = ResultType::kFloat32,
-                                         .accumulate = false})
+                  ->Run(kernels::GemmFp8{
+                      .a = Put(&device, "dy_col", Spec(outputs_, tokens_, Tile::k1x128)),
+                      .b = Put(&device, "x_col", Spec(inputs_, tokens_, Tile::k1x128, Role::kB)),
+                      .bias = nullptr,
+                      .c = c,
+                      .c_type = ResultType::kFloat32,
+                      .accumulate = false})
                   .ok());
   ExpectProduct("wgrad", testing_support::ToDouble(device.Get(c, count)), tokens_, 0);
 }

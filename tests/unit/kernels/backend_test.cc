@@ -158,6 +158,7 @@ class SmallAdds final : public Backend {
   BackendDescription Describe() const override {
     return {.name = "small", .device = "", .matmul = "", .memory_bytes = 0};
   }
+  int64_t QuantizedBytes(const QuantizedSpec&) const override { return 0; }
   absl::StatusOr<void*> Allocate(int64_t) override { return absl::UnimplementedError("memory"); }
   void Free(void*) override {}
   absl::Status CopyIn(void*, const void*, int64_t) override { return absl::OkStatus(); }

@@ -7,12 +7,13 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/cpu/matmul.h"
-#include "kernels/numerics/e4m3.h"
+#include "kernels/numerics/element.h"
 #include "kernels/numerics/scale.h"
 #include "kernels/numerics/tile.h"
 #include "tests/support/bound.h"
 #include "tests/support/device.h"
 #include "tests/support/numbers.h"
+#include "tests/support/quantized.h"
 
 namespace octavo::kernels {
 namespace {
@@ -69,49 +70,50 @@ BoundShare Share(const Operand& a, const Operand& b, const std::vector<double>& 
 
 // Codes with scales chosen by `exponent(row or block row, tile)`: scale_inv = 2^exponent.
 struct Fp8Operand {
-  std::vector<uint8_t> codes;
-  std::vector<float> scale_inv;
-  Granularity granularity;
+  Tile tile;
+  Element element;
+  testing_support::PlainQuantized plain;
   Operand value;
+
+  QuantizedSpec Spec(Role role) const {
+    return {.rows = value.rows, .columns = value.k, .element = element, .tile = tile, .role = role};
+  }
 };
 
-Fp8Operand RandomFp8(int64_t rows, int64_t k, Granularity granularity, unsigned seed,
-                     const std::function<int(int64_t, int64_t)>& exponent) {
-  Fp8Operand result = {.codes = {},
-                       .scale_inv = {},
-                       .granularity = granularity,
-                       .value = {.x = {}, .rows = rows, .k = k}};
-  const bool tiles = granularity == Granularity::kTile1x128;
-  for (int64_t line = 0; line < (tiles ? rows : TileCount(rows)); ++line)
-    for (int64_t tile = 0; tile < TileCount(k); ++tile)
-      result.scale_inv.push_back(PowerOfTwo(exponent(line, tile)));
+Fp8Operand RandomFp8(int64_t rows, int64_t k, Tile tile, unsigned seed,
+                     const std::function<int(int64_t, int64_t)>& exponent,
+                     Element element = Element::kE4M3) {
+  Fp8Operand result = {
+      .tile = tile, .element = element, .plain = {}, .value = {.x = {}, .rows = rows, .k = k}};
+  const QuantizedSpec spec = result.Spec(Role::kA);
+  for (int64_t line = 0; line < spec.scale_rows(); ++line)
+    for (int64_t column = 0; column < spec.scale_columns(); ++column)
+      result.plain.scale_inv.push_back(PowerOfTwo(exponent(line, column)));
   const std::vector<float> numbers = testing_support::Normal(rows * k, seed, 60.0f);
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t c = 0; c < k; ++c) {
-      const uint8_t code = FloatToE4m3(numbers[static_cast<size_t>(row * k + c)]);
-      const int64_t line = tiles ? row : row / 128;
-      const float scale = result.scale_inv[static_cast<size_t>(line * TileCount(k) + c / 128)];
-      result.codes.push_back(code);
-      result.value.x.push_back(static_cast<double>(E4m3ToFloat(code)) * static_cast<double>(scale));
+      const uint8_t code = FloatToCode(element, numbers[static_cast<size_t>(row * k + c)]);
+      const int64_t line = tile == Tile::k1x128 ? row : row / 128;
+      const float scale =
+          result.plain.scale_inv[static_cast<size_t>(line * TileCount(k) + c / 128)];
+      result.plain.codes.push_back(code);
+      result.value.x.push_back(static_cast<double>(CodeToFloat(element, code)) *
+                               static_cast<double>(scale));
     }
   }
   return result;
 }
 
-Fp8Matrix Put(Device* device, const Fp8Operand& operand) {
-  return {.codes = device->Put(operand.codes),
-          .scale_inv = device->Put(operand.scale_inv),
-          .rows = operand.value.rows,
-          .columns = operand.value.k,
-          .granularity = operand.granularity};
+QuantizedTensor Put(Device* device, const Fp8Operand& operand, Role role) {
+  return testing_support::PutQuantized(device, operand.Spec(role), operand.plain);
 }
 
 std::vector<double> RunFp8(const Fp8Operand& a, const Fp8Operand& b, ResultType type,
                            const std::vector<bfloat16>& bias = {}) {
   Device device;
   const int64_t count = a.value.rows * b.value.rows;
-  GemmFp8 op = {.a = Put(&device, a),
-                .b = Put(&device, b),
+  GemmFp8 op = {.a = Put(&device, a, Role::kA),
+                .b = Put(&device, b, Role::kB),
                 .bias = bias.empty() ? nullptr : device.Put(bias),
                 .c = nullptr,
                 .c_type = type,
@@ -135,14 +137,32 @@ class Fp8Shapes : public ::testing::TestWithParam<int64_t> {};
 TEST_P(Fp8Shapes, StayWithinTheirBoundInBothTypesAndGranularities) {
   const int64_t size = GetParam();
   for (const int64_t k : {int64_t{1}, int64_t{33}, int64_t{129}, int64_t{320}}) {
-    const Fp8Operand a = RandomFp8(size, k, Granularity::kTile1x128, 1, Mild);
-    const Fp8Operand tiles = RandomFp8(33, k, Granularity::kTile1x128, 2, Mild);
-    const Fp8Operand blocks = RandomFp8(130, k, Granularity::kBlock128x128, 3, Mild);
+    const Fp8Operand a = RandomFp8(size, k, Tile::k1x128, 1, Mild);
+    const Fp8Operand tiles = RandomFp8(33, k, Tile::k1x128, 2, Mild);
+    const Fp8Operand blocks = RandomFp8(130, k, Tile::k128x128, 3, Mild);
     for (const ResultType type : {ResultType::kFloat32, ResultType::kBfloat16}) {
       EXPECT_TRUE(Share(a.value, tiles.value, RunFp8(a, tiles, type), type).Holds("tiles"));
       EXPECT_TRUE(Share(a.value, blocks.value, RunFp8(a, blocks, type), type).Holds("blocks"));
       EXPECT_TRUE(Share(blocks.value, a.value, RunFp8(blocks, a, type), type).Holds("swapped"));
     }
+  }
+}
+
+TEST_P(Fp8Shapes, StayWithinTheirBoundWithE5m2OnEitherSide) {
+  const int64_t size = GetParam();
+  for (const int64_t k : {int64_t{1}, int64_t{33}, int64_t{320}}) {
+    const Fp8Operand a = RandomFp8(size, k, Tile::k1x128, 1, Mild, Element::kE5M2);
+    const Fp8Operand blocks = RandomFp8(130, k, Tile::k128x128, 3, Mild);
+    for (const ResultType type : {ResultType::kFloat32, ResultType::kBfloat16}) {
+      EXPECT_TRUE(Share(a.value, blocks.value, RunFp8(a, blocks, type), type).Holds("first"));
+      EXPECT_TRUE(Share(blocks.value, a.value, RunFp8(blocks, a, type), type).Holds("second"));
+    }
+    Fp8Operand misread = a;  // the same bytes as E4M3: the bound must notice
+    misread.element = Element::kE4M3;
+    EXPECT_GT(Share(a.value, blocks.value, RunFp8(misread, blocks, ResultType::kFloat32),
+                    ResultType::kFloat32)
+                  .largest(),
+              1);
   }
 }
 
@@ -152,24 +172,57 @@ TEST(GemmFp8, TilesWhoseScalesDifferByTwoToTheTenAreNotConfused) {
   const auto steep = [](int64_t line, int64_t tile) {
     return static_cast<int>((line + tile) % 2) * 10;
   };
-  const Fp8Operand a = RandomFp8(5, 384, Granularity::kTile1x128, 1, steep);
-  const Fp8Operand b = RandomFp8(6, 384, Granularity::kTile1x128, 2, steep);
+  const Fp8Operand a = RandomFp8(5, 384, Tile::k1x128, 1, steep);
+  const Fp8Operand b = RandomFp8(6, 384, Tile::k1x128, 2, steep);
   const std::vector<double> got = RunFp8(a, b, ResultType::kFloat32);
   EXPECT_TRUE(Share(a.value, b.value, got, ResultType::kFloat32).Holds("steep"));
 
-  Fp8Operand swapped = RandomFp8(5, 384, Granularity::kTile1x128, 1,
+  Fp8Operand swapped = RandomFp8(5, 384, Tile::k1x128, 1,
                                  [&](int64_t line, int64_t tile) { return steep(line, tile + 1); });
   EXPECT_GT(Share(swapped.value, b.value, got, ResultType::kFloat32).largest(), 1);
 }
 
-class ExtremeScales : public ::testing::TestWithParam<std::pair<int, int>> {};
+// Every code of both formats folds exactly: products with 1 under a scale of 2^-6.
+TEST(GemmFp8, EveryCodeTimesOneIsItsValue) {
+  for (const Element element : {Element::kE4M3, Element::kE5M2}) {
+    Fp8Operand codes = RandomFp8(
+        256, 32, Tile::k1x128, 1, [](int64_t, int64_t) { return -6; }, element);
+    const Fp8Operand ones = {.tile = Tile::k1x128,
+                             .element = Element::kE4M3,
+                             .plain = {.codes = std::vector<uint8_t>(32, 0), .scale_inv = {1.0f}},
+                             .value = {.x = {}, .rows = 1, .k = 32}};
+    Fp8Operand one = ones;
+    one.plain.codes[0] = FloatToE4m3(1.0f);
+    for (size_t code = 0; code < 256; ++code) {
+      std::fill_n(codes.plain.codes.begin() + static_cast<int64_t>(code) * 32, 32, uint8_t{0});
+      codes.plain.codes[code * 32] = static_cast<uint8_t>(code);
+    }
+    const std::vector<double> got = RunFp8(codes, one, ResultType::kFloat32);
+    for (size_t code = 0; code < 256; ++code) {
+      const float value = CodeToFloat(element, static_cast<uint8_t>(code));
+      if (std::isnan(value)) {
+        EXPECT_TRUE(std::isnan(got[code])) << code;
+      } else {
+        EXPECT_EQ(got[code], static_cast<double>(value) / 64) << code;
+      }
+    }
+  }
+}
+
+struct Extreme {
+  int low;                           // scale exponents of every other row of a
+  int high;                          // and of every other block of b
+  Element element = Element::kE4M3;  // of a
+};
+
+class ExtremeScales : public ::testing::TestWithParam<Extreme> {};
 
 TEST_P(ExtremeScales, StayWithinTheBound) {
-  const auto [low, high] = GetParam();
+  const auto [low, high, element] = GetParam();
   const auto of_a = [low = low](int64_t line, int64_t) { return line % 2 == 0 ? low : 0; };
   const auto of_b = [high = high](int64_t line, int64_t) { return line % 2 == 0 ? high : 0; };
-  const Fp8Operand a = RandomFp8(4, 200, Granularity::kTile1x128, 1, of_a);
-  const Fp8Operand b = RandomFp8(200, 200, Granularity::kBlock128x128, 2, of_b);
+  const Fp8Operand a = RandomFp8(4, 200, Tile::k1x128, 1, of_a, element);
+  const Fp8Operand b = RandomFp8(200, 200, Tile::k128x128, 2, of_b);
   const std::vector<bfloat16> bias = testing_support::NormalBfloat16(200, 3);
   for (const ResultType type : {ResultType::kFloat32, ResultType::kBfloat16}) {
     EXPECT_TRUE(Share(a.value, b.value, RunFp8(a, b, type), type).Holds("plain"));
@@ -179,14 +232,64 @@ TEST_P(ExtremeScales, StayWithinTheBound) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Exponents, ExtremeScales,
-                         ::testing::Values(std::pair{-126, 126}, std::pair{126, -126},
-                                           std::pair{-60, -40}, std::pair{-117, 118},
-                                           std::pair{-50, -34}, std::pair{60, 9}));
+INSTANTIATE_TEST_SUITE_P(
+    Exponents, ExtremeScales,
+    ::testing::Values(Extreme{-126, 126}, Extreme{126, -126}, Extreme{-60, -40}, Extreme{-117, 118},
+                      Extreme{-50, -34}, Extreme{60, 9}, Extreme{-126, 126, Element::kE5M2},
+                      Extreme{126, -126, Element::kE5M2}, Extreme{-110, 111, Element::kE5M2},
+                      Extreme{-50, -27, Element::kE5M2}, Extreme{50, 12, Element::kE5M2}));
+
+// The product of one number of `element` under scale 2^exponent with 1 under scale 2^other.
+double ProductWithOne(Element element, uint8_t code, int exponent, int other) {
+  const auto constant = [](int e) { return [e](int64_t, int64_t) { return e; }; };
+  Fp8Operand a = RandomFp8(1, 32, Tile::k1x128, 1, constant(exponent), element);
+  std::fill(a.plain.codes.begin(), a.plain.codes.end(), uint8_t{0});
+  a.plain.codes[0] = code;
+  Fp8Operand b = RandomFp8(1, 32, Tile::k1x128, 1, constant(other));
+  std::fill(b.plain.codes.begin(), b.plain.codes.end(), FloatToE4m3(1.0f));
+  return RunFp8(a, b, ResultType::kFloat32)[0];
+}
+
+// On both sides of every guard of the BF16 product: of the operands' smallest and largest numbers
+// (the other side's scale takes the product back into the middle), and of the product's smallest.
+TEST(GemmFp8, TheSmallestAndLargestNumbersAreExactOnBothSidesOfEveryGuard) {
+  for (const Element element : {Element::kE4M3, Element::kE5M2}) {
+    const auto largest_code = static_cast<uint8_t>(element == Element::kE4M3 ? 0x7E : 0x7B);
+    const auto expect = [&](int exponent, int other) {
+      for (const uint8_t code : {uint8_t{1}, uint8_t{3}, largest_code}) {
+        const auto value = static_cast<double>(CodeToFloat(element, code));
+        EXPECT_EQ(ProductWithOne(element, code, exponent, other),
+                  std::ldexp(value, exponent + other))
+            << exponent << " " << other << " " << int{code};
+      }
+    };
+    for (int exponent = -126; exponent <= -100; ++exponent) expect(exponent, 40);
+    for (int exponent = 105; exponent <= 126; ++exponent) expect(exponent, -60);
+    for (int sum = -110; sum <= -60; ++sum) expect(sum / 2, sum - sum / 2);
+  }
+}
+
+// Each product lies below float32's normal range, where matrix units flush, their sum within it.
+TEST(GemmFp8, ProductsBelowTheNormalRangeAddUp) {
+  constexpr int64_t kTerms = 512;
+  for (const Element element : {Element::kE4M3, Element::kE5M2}) {
+    const int smallest = SmallestExponent(element);
+    for (int product = -134; product <= -95; ++product) {
+      const int sum = product - smallest;
+      const auto first = [sum](int64_t, int64_t) { return sum / 2; };
+      const auto second = [sum](int64_t, int64_t) { return sum - sum / 2; };
+      Fp8Operand a = RandomFp8(1, kTerms, Tile::k1x128, 1, first, element);
+      Fp8Operand b = RandomFp8(1, kTerms, Tile::k1x128, 1, second);
+      std::fill(a.plain.codes.begin(), a.plain.codes.end(), uint8_t{1});
+      std::fill(b.plain.codes.begin(), b.plain.codes.end(), FloatToE4m3(1.0f));
+      EXPECT_EQ(RunFp8(a, b, ResultType::kFloat32)[0], std::ldexp(1.0, product + 9)) << product;
+    }
+  }
+}
 
 TEST(GemmFp8, BiasIsAddedBeforeRounding) {
-  const Fp8Operand a = RandomFp8(33, 129, Granularity::kTile1x128, 1, Mild);
-  const Fp8Operand b = RandomFp8(31, 129, Granularity::kBlock128x128, 2, Mild);
+  const Fp8Operand a = RandomFp8(33, 129, Tile::k1x128, 1, Mild);
+  const Fp8Operand b = RandomFp8(31, 129, Tile::k128x128, 2, Mild);
   const std::vector<bfloat16> bias = testing_support::NormalBfloat16(31, 3, 1e5f);
   const std::vector<double> got = RunFp8(a, b, ResultType::kBfloat16, bias);
   const Addends addends = {.bias = testing_support::ToDouble(bias), .initial = {}};
@@ -195,10 +298,10 @@ TEST(GemmFp8, BiasIsAddedBeforeRounding) {
 }
 
 TEST(GemmFp8, ZeroTimesScalesIsZeroAndNaNCodesSpread) {
-  Fp8Operand a = RandomFp8(3, 128, Granularity::kTile1x128, 1, Mild);
-  const Fp8Operand b = RandomFp8(2, 128, Granularity::kTile1x128, 2, Mild);
-  std::fill_n(a.codes.begin(), 128, uint8_t{0x80});
-  a.codes[128] = kE4m3NaN;
+  Fp8Operand a = RandomFp8(3, 128, Tile::k1x128, 1, Mild);
+  const Fp8Operand b = RandomFp8(2, 128, Tile::k1x128, 2, Mild);
+  std::fill_n(a.plain.codes.begin(), 128, uint8_t{0x80});
+  a.plain.codes[128] = kE4m3NaN;
   const std::vector<double> got = RunFp8(a, b, ResultType::kFloat32);
   EXPECT_EQ(got[0], 0.0);
   EXPECT_TRUE(std::isnan(got[2]) && std::isnan(got[3]));
@@ -207,13 +310,13 @@ TEST(GemmFp8, ZeroTimesScalesIsZeroAndNaNCodesSpread) {
 
 TEST(GemmFp8, AccumulatesInFloat32) {
   Device device;
-  const Fp8Operand a = RandomFp8(65, 200, Granularity::kTile1x128, 1, Mild);
-  const Fp8Operand b = RandomFp8(70, 200, Granularity::kTile1x128, 2, Mild);
+  const Fp8Operand a = RandomFp8(65, 200, Tile::k1x128, 1, Mild);
+  const Fp8Operand b = RandomFp8(70, 200, Tile::k1x128, 2, Mild);
   const std::vector<float> initial = testing_support::Normal(65 * 70, 3, 1e4f);
   float* const c = device.Put(initial);
   ASSERT_TRUE(device
-                  ->Run(GemmFp8{.a = Put(&device, a),
-                                .b = Put(&device, b),
+                  ->Run(GemmFp8{.a = Put(&device, a, Role::kA),
+                                .b = Put(&device, b, Role::kB),
                                 .bias = nullptr,
                                 .c = c,
                                 .c_type = ResultType::kFloat32,
@@ -227,15 +330,15 @@ TEST(GemmFp8, AccumulatesInFloat32) {
 
 TEST(GemmFp8, AccumulatesWhereSomeRowsLeaveTheNormalRange) {
   const auto one_tiny = [](int64_t line, int64_t) { return line == 3 ? -126 : 0; };
-  const Fp8Operand odd = RandomFp8(9, 200, Granularity::kTile1x128, 1, one_tiny);
-  const Fp8Operand plain = RandomFp8(7, 200, Granularity::kTile1x128, 2, Mild);
+  const Fp8Operand odd = RandomFp8(9, 200, Tile::k1x128, 1, one_tiny);
+  const Fp8Operand plain = RandomFp8(7, 200, Tile::k1x128, 2, Mild);
   const std::vector<float> initial(63, 0.25f);
   for (const auto& [a, b] : {std::pair{odd, plain}, std::pair{plain, odd}}) {
     Device device;
     float* const c = device.Put(initial);
     ASSERT_TRUE(device
-                    ->Run(GemmFp8{.a = Put(&device, a),
-                                  .b = Put(&device, b),
+                    ->Run(GemmFp8{.a = Put(&device, a, Role::kA),
+                                  .b = Put(&device, b, Role::kB),
                                   .bias = nullptr,
                                   .c = c,
                                   .c_type = ResultType::kFloat32,
@@ -249,18 +352,18 @@ TEST(GemmFp8, AccumulatesWhereSomeRowsLeaveTheNormalRange) {
 }
 
 TEST(GemmFp8, TheSameProductTwiceIsTheSameToTheBit) {
-  const Fp8Operand a = RandomFp8(130, 576, Granularity::kTile1x128, 1, Mild);
-  const Fp8Operand b = RandomFp8(192, 576, Granularity::kBlock128x128, 2, Mild);
+  const Fp8Operand a = RandomFp8(130, 576, Tile::k1x128, 1, Mild);
+  const Fp8Operand b = RandomFp8(192, 576, Tile::k128x128, 2, Mild);
   EXPECT_EQ(RunFp8(a, b, ResultType::kFloat32), RunFp8(a, b, ResultType::kFloat32));
 }
 
 TEST(GemmFp8, RefusesWhatNoBackendCanDoAndSaysWhy) {
   Device device;
-  const Fp8Operand tiles = RandomFp8(4, 128, Granularity::kTile1x128, 1, Mild);
-  const Fp8Operand blocks = RandomFp8(4, 128, Granularity::kBlock128x128, 2, Mild);
-  const Fp8Operand longer = RandomFp8(4, 129, Granularity::kTile1x128, 3, Mild);
-  const GemmFp8 good = {.a = Put(&device, tiles),
-                        .b = Put(&device, blocks),
+  const Fp8Operand tiles = RandomFp8(4, 128, Tile::k1x128, 1, Mild);
+  const Fp8Operand blocks = RandomFp8(4, 128, Tile::k128x128, 2, Mild);
+  const Fp8Operand longer = RandomFp8(4, 129, Tile::k1x128, 3, Mild);
+  const GemmFp8 good = {.a = Put(&device, tiles, Role::kA),
+                        .b = Put(&device, blocks, Role::kB),
                         .bias = nullptr,
                         .c = device.Make<float>(16),
                         .c_type = ResultType::kFloat32,
@@ -268,10 +371,21 @@ TEST(GemmFp8, RefusesWhatNoBackendCanDoAndSaysWhy) {
   const auto refusal = [&](const GemmFp8& op) { return std::string(device->Run(op).message()); };
   EXPECT_TRUE(device->Run(good).ok());
   GemmFp8 bad = good;
-  bad.a = bad.b;
+  bad.a = Put(&device, blocks, Role::kA);
   EXPECT_THAT(refusal(bad), HasSubstr("GemmFp8: both operands have 128x128 blocks"));
   bad = good;
-  bad.a = Put(&device, longer);
+  bad.a = bad.b;
+  EXPECT_THAT(refusal(bad), HasSubstr("a was quantised for the other side of a product"));
+  bad = good;
+  bad.a.spec.element = Element::kE5M2;
+  bad.b.spec.element = Element::kE5M2;
+  EXPECT_THAT(refusal(bad), HasSubstr("both operands are E5M2"));
+  bad = good;
+  bad.a.spec.tile = Tile::k1x32;
+  EXPECT_THAT(refusal(bad), HasSubstr("a has 1x32 tiles"));
+  EXPECT_EQ(device->Run(bad).code(), absl::StatusCode::kUnimplemented);
+  bad = good;
+  bad.a = Put(&device, longer, Role::kA);
   EXPECT_THAT(refusal(bad), HasSubstr("a.columns 129 differs from b.columns 128"));
   bad = good;
   bad.c = nullptr;
@@ -285,16 +399,16 @@ TEST(GemmFp8, RefusesWhatNoBackendCanDoAndSaysWhy) {
   bad.bias = device.Make<bfloat16>(4);
   EXPECT_THAT(refusal(bad), HasSubstr("accumulate and bias exclude each other"));
   bad = good;
-  bad.a.rows = 0;
-  EXPECT_THAT(refusal(bad), HasSubstr("a.rows is 0"));
+  bad.a.spec.rows = 0;
+  EXPECT_THAT(refusal(bad), HasSubstr("a is 0 x 128"));
   EXPECT_EQ(device->Run(bad).code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(GemmCounts, CountWhatRanByOperandType) {
   Device device;
-  const Fp8Operand tiles = RandomFp8(4, 128, Granularity::kTile1x128, 1, Mild);
-  GemmFp8 fp8 = {.a = Put(&device, tiles),
-                 .b = Put(&device, tiles),
+  const Fp8Operand tiles = RandomFp8(4, 128, Tile::k1x128, 1, Mild);
+  GemmFp8 fp8 = {.a = Put(&device, tiles, Role::kA),
+                 .b = Put(&device, tiles, Role::kB),
                  .bias = nullptr,
                  .c = device.Make<float>(16),
                  .c_type = ResultType::kFloat32,

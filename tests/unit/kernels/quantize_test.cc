@@ -4,27 +4,29 @@
 #include <limits>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/cpu/processor.h"
-#include "kernels/numerics/e4m3.h"
+#include "kernels/numerics/element.h"
 #include "kernels/numerics/scale.h"
 #include "kernels/numerics/tile.h"
 #include "tests/support/device.h"
 #include "tests/support/numbers.h"
+#include "tests/support/quantized.h"
 
 namespace octavo::kernels {
 namespace {
 
+using ::testing::HasSubstr;
 using testing_support::Device;
+using testing_support::GetQuantized;
+using testing_support::MakeQuantized;
+using testing_support::PutQuantized;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-struct Quantized {
-  std::vector<uint8_t> codes;
-  std::vector<float> scale_inv;
-  bool operator==(const Quantized&) const = default;
-};
+using Quantized = testing_support::PlainQuantized;
 
 struct Matrix {
   std::vector<float> x;  // BF16 values
@@ -44,15 +46,16 @@ struct Matrix {
 };
 
 // The rule by trying exponents from above, in float64.
-int WantedExponent(double amax) {
+int WantedExponent(double amax, Element element = Element::kE4M3) {
   if (amax == 0 || std::isinf(amax)) return 0;
+  const double largest = element == Element::kE4M3 ? 448 : 57344;
   int exponent = 127;
-  while (exponent > -126 && amax * std::ldexp(1.0, exponent) > 448) --exponent;
+  while (exponent > -126 && amax * std::ldexp(1.0, exponent) > largest) --exponent;
   return std::min(exponent, 126);
 }
 
 // Tiles of `tile_rows` x 128.
-Quantized Quantize(const Matrix& m, int64_t tile_rows) {
+Quantized Quantize(const Matrix& m, int64_t tile_rows, Element element = Element::kE4M3) {
   Quantized result;
   result.codes.resize(m.x.size());
   for (int64_t r0 = 0; r0 < m.rows; r0 += tile_rows) {
@@ -63,12 +66,12 @@ Quantized Quantize(const Matrix& m, int64_t tile_rows) {
       for (int64_t r = r0; r < r1; ++r)
         for (int64_t c = c0; c < c1; ++c)
           amax = std::fmax(amax, std::fabs(static_cast<double>(m.at(r, c))));
-      const int exponent = WantedExponent(amax);
+      const int exponent = WantedExponent(amax, element);
       for (int64_t r = r0; r < r1; ++r) {
         for (int64_t c = c0; c < c1; ++c) {
           const double scaled = std::ldexp(static_cast<double>(m.at(r, c)), exponent);
           result.codes[static_cast<size_t>(r * m.columns + c)] =
-              FloatToE4m3(static_cast<float>(scaled));
+              FloatToCode(element, static_cast<float>(scaled));
         }
       }
       result.scale_inv.push_back(static_cast<float>(std::ldexp(1.0, -exponent)));
@@ -84,23 +87,24 @@ struct TilesResult {
   bool operator==(const TilesResult&) const = default;
 };
 
-TilesResult RunTiles(const Matrix& m, int threads = 2) {
+TilesResult RunTiles(const Matrix& m, int threads = 2, Element element = Element::kE4M3) {
   Device device(threads);
-  const int64_t count = m.rows * m.columns;
-  const int64_t row_scales = TileScales(m.rows, m.columns);
-  const int64_t column_scales = TileScales(m.columns, m.rows);
+  QuantizedSpec rows = {.rows = m.rows,
+                        .columns = m.columns,
+                        .element = element,
+                        .tile = Tile::k1x128,
+                        .role = Role::kA};
+  QuantizedSpec columns = rows;
+  std::swap(columns.rows, columns.columns);
   const QuantizeTiles op = {.x = device.Put(m.Rounded()),
                             .rows = m.rows,
                             .columns = m.columns,
-                            .row_codes = device.Make<uint8_t>(count),
-                            .row_scale_inv = device.Make<float>(row_scales),
-                            .column_codes = device.Make<uint8_t>(count),
-                            .column_scale_inv = device.Make<float>(column_scales),
+                            .by_rows = MakeQuantized(&device, rows),
+                            .by_columns = MakeQuantized(&device, columns),
                             .nonfinite = device.Put<uint32_t>({0})};
   EXPECT_TRUE(device->Run(op).ok());
-  return {.rows = {device.Get(op.row_codes, count), device.Get(op.row_scale_inv, row_scales)},
-          .columns = {device.Get(op.column_codes, count),
-                      device.Get(op.column_scale_inv, column_scales)},
+  return {.rows = GetQuantized(&device, op.by_rows),
+          .columns = GetQuantized(&device, op.by_columns),
           .nonfinite = device.Get(op.nonfinite, 1)[0]};
 }
 
@@ -111,22 +115,26 @@ struct BlocksResult {
   bool operator==(const BlocksResult&) const = default;
 };
 
-BlocksResult RunBlocks(const Matrix& m) {
+QuantizedSpec BlockSpec(int64_t rows, int64_t columns, Element element) {
+  return {.rows = rows,
+          .columns = columns,
+          .element = element,
+          .tile = Tile::k128x128,
+          .role = Role::kB};
+}
+
+BlocksResult RunBlocks(const Matrix& m, Element element = Element::kE4M3) {
   Device device;
-  const int64_t count = m.rows * m.columns;
-  const int64_t scales = BlockScales(m.rows, m.columns);
-  const QuantizeBlocks op = {.x = device.Put(m.x),
-                             .rows = m.rows,
-                             .columns = m.columns,
-                             .codes = device.Make<uint8_t>(count),
-                             .scale_inv = device.Make<float>(scales),
-                             .transposed_codes = device.Make<uint8_t>(count),
-                             .transposed_scale_inv = device.Make<float>(scales),
-                             .nonfinite = device.Put<uint32_t>({0})};
+  const QuantizeBlocks op = {
+      .x = device.Put(m.x),
+      .rows = m.rows,
+      .columns = m.columns,
+      .normal = MakeQuantized(&device, BlockSpec(m.rows, m.columns, element)),
+      .transposed = MakeQuantized(&device, BlockSpec(m.columns, m.rows, element)),
+      .nonfinite = device.Put<uint32_t>({0})};
   EXPECT_TRUE(device->Run(op).ok());
-  return {.normal = {device.Get(op.codes, count), device.Get(op.scale_inv, scales)},
-          .transposed = {device.Get(op.transposed_codes, count),
-                         device.Get(op.transposed_scale_inv, scales)},
+  return {.normal = GetQuantized(&device, op.normal),
+          .transposed = GetQuantized(&device, op.transposed),
           .nonfinite = device.Get(op.nonfinite, 1)[0]};
 }
 
@@ -156,6 +164,16 @@ TEST_P(QuantizeShapes, TilesFollowTheFormulaAlongRowsAndColumns) {
   EXPECT_EQ(result.rows, Quantize(m, 1));
   EXPECT_EQ(result.columns, Quantize(m.Transposed(), 1));
   EXPECT_EQ(result.nonfinite, 0u);
+}
+
+TEST_P(QuantizeShapes, E5m2FollowsTheFormulaInTilesAndBlocks) {
+  const Matrix m = Spread(GetParam().first, GetParam().second, 5);
+  const TilesResult tiles = RunTiles(m, 2, Element::kE5M2);
+  EXPECT_EQ(tiles.rows, Quantize(m, 1, Element::kE5M2));
+  EXPECT_EQ(tiles.columns, Quantize(m.Transposed(), 1, Element::kE5M2));
+  const BlocksResult blocks = RunBlocks(m, Element::kE5M2);
+  EXPECT_EQ(blocks.normal, Quantize(m, 128, Element::kE5M2));
+  EXPECT_EQ(blocks.transposed, Quantize(m.Transposed(), 128, Element::kE5M2));
 }
 
 TEST_P(QuantizeShapes, BlocksFollowTheFormulaAndAreTransposedAsTheyAre) {
@@ -188,7 +206,23 @@ TEST(Quantize, EveryBfloat16GetsTheSameCodeAsTheScalarRule) {
     m.x.push_back(ToFloat(bfloat16{static_cast<uint16_t>(bits)}));
   for (const auto processor : {cpu::Processor::kPortable, cpu::Processor::kAvx512}) {
     cpu::UseProcessor(processor);
-    EXPECT_EQ(RunTiles(m).rows, Quantize(m, 1));
+    for (const Element element : {Element::kE4M3, Element::kE5M2})
+      EXPECT_EQ(RunTiles(m, 2, element).rows, Quantize(m, 1, element));
+  }
+}
+
+// Every BF16 number in a tile of its own with the number 1 or 2^-60 beside it: each code under
+// scales that are not chosen by the number itself, up to those that are too large for the exponent
+// field.
+TEST(Quantize, EveryBfloat16UnderAGivenScaleGetsTheSameCodeAsTheScalarRule) {
+  for (const float neighbour : {1.0f, std::ldexp(1.0f, -60), std::ldexp(1.0f, -110)}) {
+    Matrix m = {.x = {}, .rows = 32768, .columns = 2};
+    for (int bits = 0; bits < 65536; bits += 2) {
+      m.x.push_back(ToFloat(bfloat16{static_cast<uint16_t>(bits)}));
+      m.x.push_back(neighbour);
+    }
+    for (const Element element : {Element::kE4M3, Element::kE5M2})
+      EXPECT_EQ(RunTiles(m, 2, element).rows, Quantize(m, 1, element));
   }
 }
 
@@ -222,6 +256,15 @@ TEST(Quantize, AnInfinityIsCountedSaturatesAndSetsScaleOne) {
   EXPECT_EQ(RunBlocks(m).normal.scale_inv[0], 1.0f);
 }
 
+TEST(Quantize, AnInfinitySaturatesInE5m2Too) {
+  Matrix m = Filled(1, 128, 1000.0f);
+  m.x[5] = kInfinity;
+  const TilesResult result = RunTiles(m, 2, Element::kE5M2);
+  EXPECT_EQ(result.rows.codes[5], 0x7B);
+  EXPECT_EQ(result.rows.codes[6], FloatToE5m2(1000.0f));
+  EXPECT_EQ(result.rows.scale_inv[0], 1.0f);
+}
+
 TEST(Quantize, ANaNIsCountedAndLeavesItsNeighboursAlone) {
   const Matrix clean = Filled(2, 130, 3.0f);
   Matrix m = clean;
@@ -250,10 +293,8 @@ TEST(Quantize, TheCounterIsAddedTo) {
   const QuantizeBlocks op = {.x = device.Put<float>({kNaN, 1.0f, kInfinity}),
                              .rows = 1,
                              .columns = 3,
-                             .codes = device.Make<uint8_t>(3),
-                             .scale_inv = device.Make<float>(1),
-                             .transposed_codes = nullptr,
-                             .transposed_scale_inv = nullptr,
+                             .normal = MakeQuantized(&device, BlockSpec(1, 3, Element::kE4M3)),
+                             .transposed = {},
                              .nonfinite = device.Put<uint32_t>({40})};
   ASSERT_TRUE(device->Run(op).ok());
   EXPECT_EQ(device.Get(op.nonfinite, 1)[0], 42u);
@@ -268,6 +309,48 @@ TEST(Quantize, AFloat32ThatRoundsUpToInfinityIsCounted) {
 TEST(Quantize, ThreadsDoNotChangeTheBytes) {
   const Matrix m = Spread(300, 400, 4);
   EXPECT_EQ(RunTiles(m, 1), RunTiles(m, 3));
+}
+
+TEST(Quantized, PlainCodesAndScalesComeBackAsTheyWentIn) {
+  for (const Tile tile : {Tile::k1x128, Tile::k128x128}) {
+    const QuantizedSpec spec = {.rows = 131, .columns = 261, .tile = tile, .role = Role::kB};
+    testing_support::PlainQuantized plain;
+    for (int64_t i = 0; i < spec.rows * spec.columns; ++i)
+      plain.codes.push_back(static_cast<uint8_t>(i * 7));
+    for (int64_t i = 0; i < spec.scales(); ++i)
+      plain.scale_inv.push_back(PowerOfTwo(static_cast<int>(i % 253) - 126));
+    Device device;
+    EXPECT_EQ(GetQuantized(&device, PutQuantized(&device, spec, plain)), plain);
+  }
+}
+
+TEST(Quantized, WhatNoBackendHasAndWhatDoesNotFitIsRefusedByName) {
+  Device device;
+  QuantizedSpec spec = {.rows = 2, .columns = 64, .tile = Tile::k1x128, .role = Role::kA};
+  const QuantizeTiles good = {.x = device.Put(testing_support::NormalBfloat16(128, 1)),
+                              .rows = 2,
+                              .columns = 64,
+                              .by_rows = MakeQuantized(&device, spec),
+                              .by_columns = {},
+                              .nonfinite = nullptr};
+  ASSERT_TRUE(device->Run(good).ok());
+  QuantizeTiles bad = good;
+  bad.by_rows.spec.tile = Tile::k1x32;
+  absl::Status refusal = device->Run(bad);
+  EXPECT_EQ(refusal.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(refusal.message()),
+              HasSubstr("QuantizeTiles: by_rows has 1x32 tiles with float32 scales"));
+  bad = good;
+  bad.by_rows.spec.scale_type = ScaleType::kE8M0;
+  EXPECT_THAT(std::string(device->Run(bad).message()), HasSubstr("1x128 tiles with E8M0 scales"));
+  bad = good;
+  bad.by_rows.spec.tile = Tile::k128x128;
+  EXPECT_THAT(std::string(device->Run(bad).message()),
+              HasSubstr("by_rows has 128x128 tiles, must have 1x128"));
+  bad = good;
+  bad.by_columns = bad.by_rows;
+  EXPECT_THAT(std::string(device->Run(bad).message()),
+              HasSubstr("by_columns is 2 x 64, must be 64 x 2"));
 }
 
 }  // namespace

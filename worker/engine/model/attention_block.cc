@@ -85,8 +85,8 @@ absl::Status AttentionBlock::Forward(const Pass& pass, const bfloat16* x, bfloat
   const bfloat16* const result = activations->result.data();
   LinearInput input = {.values = result, .rows = {}, .transposed = {}};
   if (pass.fp8 && o_.is_fp8()) {
-    RETURN_IF_ERROR(QuantizeActivation(pass, result, columns, &workspace.row_tiles, nullptr));
-    input.rows = workspace.row_tiles.Matrix(pass.tokens, columns);
+    input.rows = workspace.row_tiles.Tensor(pass.tokens, columns);
+    RETURN_IF_ERROR(QuantizeActivation(pass, result, columns, input.rows, {}));
   }
   RETURN_IF_ERROR(o_.Forward(pass, input, workspace.branch.data()));
   return pass.backend->Run(kernels::Add{
@@ -200,8 +200,8 @@ absl::Status AttentionBlock::BackwardOutput(const Pass& pass,
   const bfloat16* const result = activations.result.data();
   LinearInput input = {.values = result, .rows = {}, .transposed = {}};
   if (o_.is_fp8()) {
-    RETURN_IF_ERROR(QuantizeActivation(pass, result, columns, nullptr, &workspace.input_tiles));
-    input.transposed = workspace.input_tiles.Matrix(columns, pass.tokens);
+    input.transposed = workspace.input_tiles.Tensor(columns, pass.tokens);
+    RETURN_IF_ERROR(QuantizeActivation(pass, result, columns, {}, input.transposed));
   }
   return o_.Backward(pass, dx, input,
                      {workspace.attention.data(), ResultType::kBfloat16, /*accumulate=*/false});

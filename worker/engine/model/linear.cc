@@ -6,19 +6,17 @@ namespace octavo::engine {
 
 using kernels::bfloat16;
 using kernels::Layout;
+using kernels::QuantizedTensor;
 using kernels::ResultType;
 
 absl::Status QuantizeActivation(const Pass& pass, const bfloat16* values, int64_t columns,
-                                const TileBuffer* rows, const TileBuffer* transposed) {
-  return pass.backend->Run(kernels::QuantizeTiles{
-      .x = values,
-      .rows = pass.tokens,
-      .columns = columns,
-      .row_codes = rows != nullptr ? rows->codes.data() : nullptr,
-      .row_scale_inv = rows != nullptr ? rows->scale_inv.data() : nullptr,
-      .column_codes = transposed != nullptr ? transposed->codes.data() : nullptr,
-      .column_scale_inv = transposed != nullptr ? transposed->scale_inv.data() : nullptr,
-      .nonfinite = pass.nonfinite});
+                                const QuantizedTensor& rows, const QuantizedTensor& transposed) {
+  return pass.backend->Run(kernels::QuantizeTiles{.x = values,
+                                                  .rows = pass.tokens,
+                                                  .columns = columns,
+                                                  .by_rows = rows,
+                                                  .by_columns = transposed,
+                                                  .nonfinite = pass.nonfinite});
 }
 
 absl::StatusOr<Linear> Linear::Create(const std::string& module, const ParameterIndex& parameters,
@@ -95,16 +93,16 @@ absl::Status Linear::Backward(const Pass& pass, const bfloat16* dy, const Linear
 
 absl::Status Linear::BackwardFp8(const Pass& pass, const bfloat16* dy, const LinearInput& input,
                                  const InputGradient& dx) const {
-  const TileBuffer& rows = pass.workspace->row_tiles;
-  const TileBuffer& columns = pass.workspace->gradient_tiles;
-  RETURN_IF_ERROR(QuantizeActivation(pass, dy, outputs_, &rows, &columns));
-  RETURN_IF_ERROR(pass.backend->Run(kernels::GemmFp8{.a = rows.Matrix(pass.tokens, outputs_),
+  const QuantizedTensor rows = pass.workspace->row_tiles.Tensor(pass.tokens, outputs_);
+  const QuantizedTensor columns = pass.workspace->gradient_tiles.Tensor(outputs_, pass.tokens);
+  RETURN_IF_ERROR(QuantizeActivation(pass, dy, outputs_, rows, columns));
+  RETURN_IF_ERROR(pass.backend->Run(kernels::GemmFp8{.a = rows,
                                                      .b = fp8_->transposed(),
                                                      .bias = nullptr,
                                                      .c = dx.values,
                                                      .c_type = dx.type,
                                                      .accumulate = dx.accumulate}));
-  return pass.backend->Run(kernels::GemmFp8{.a = columns.Matrix(outputs_, pass.tokens),
+  return pass.backend->Run(kernels::GemmFp8{.a = columns,
                                             .b = input.transposed,
                                             .bias = nullptr,
                                             .c = pass.gradient + offset_,
@@ -149,8 +147,10 @@ absl::StatusOr<KeptInput> KeptInput::Create(const Options& options, kernels::Bac
   kept.columns_ = options.columns;
   if (!options.for_training) return kept;
   if (options.readers.fp8) {
-    ASSIGN_OR_RETURN(kept.transposed_,
-                     TileBuffer::Create(backend, options.columns, options.max_tokens));
+    ASSIGN_OR_RETURN(
+        kept.transposed_,
+        QuantizedBuffer::Create(TileSpec(options.columns, options.max_tokens, kernels::Role::kB),
+                                backend));
   }
   if (options.readers.bf16) {
     ASSIGN_OR_RETURN(kept.values_, kernels::Buffer<bfloat16>::Create(
@@ -167,16 +167,16 @@ absl::StatusOr<LinearInput> KeptInput::Prepare(const Pass& pass, const bfloat16*
                                                const InputReaders& readers) const {
   LinearInput input = {.values = values, .rows = {}, .transposed = {}};
   if (!readers.fp8 || !pass.fp8) return input;
-  const TileBuffer& rows = pass.workspace->row_tiles;
-  input.rows = rows.Matrix(pass.tokens, columns_);
-  RETURN_IF_ERROR(
-      QuantizeActivation(pass, values, columns_, &rows, pass.train ? &transposed_ : nullptr));
+  input.rows = pass.workspace->row_tiles.Tensor(pass.tokens, columns_);
+  RETURN_IF_ERROR(QuantizeActivation(
+      pass, values, columns_, input.rows,
+      pass.train ? transposed_.Tensor(columns_, pass.tokens) : QuantizedTensor()));
   return input;
 }
 
 LinearInput KeptInput::Restore(const Pass& pass) const {
   LinearInput input = {.values = values_.data(), .rows = {}, .transposed = {}};
-  if (transposed_.codes.count() > 0) input.transposed = transposed_.Matrix(columns_, pass.tokens);
+  input.transposed = transposed_.Tensor(columns_, pass.tokens);
   return input;
 }
 

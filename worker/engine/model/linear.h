@@ -19,9 +19,9 @@ namespace octavo::engine {
 
 // An activation [tokens, columns] in the forms that the linear layers reading it want.
 struct LinearInput {
-  const kernels::bfloat16* values;  // of BF16 layers
-  kernels::Fp8Matrix rows;          // FProp of FP8 layers
-  kernels::Fp8Matrix transposed;    // WGrad of FP8 layers
+  const kernels::bfloat16* values;      // of BF16 layers
+  kernels::QuantizedTensor rows;        // FProp of FP8 layers
+  kernels::QuantizedTensor transposed;  // WGrad of FP8 layers
 };
 
 // Where a gradient with respect to an input goes.
@@ -32,9 +32,10 @@ struct InputGradient {
 };
 
 // Quantises [tokens, columns] along its rows and, of its transpose, along its columns; either may
-// be null.
+// have no data.
 absl::Status QuantizeActivation(const Pass& pass, const kernels::bfloat16* values, int64_t columns,
-                                const TileBuffer* rows, const TileBuffer* transposed);
+                                const kernels::QuantizedTensor& rows,
+                                const kernels::QuantizedTensor& transposed);
 
 class Linear {
  public:
@@ -97,7 +98,7 @@ class KeptInput {
 
  private:
   int64_t columns_ = 0;
-  TileBuffer transposed_;                      // empty unless FP8 layers read it
+  QuantizedBuffer transposed_;                 // empty unless FP8 layers read it
   kernels::Buffer<kernels::bfloat16> values_;  // empty unless BF16 layers read it
 };
 

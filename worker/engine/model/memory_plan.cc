@@ -3,26 +3,34 @@
 // two.
 #include <algorithm>
 
+#include "kernels/quantized_bytes.h"
 #include "worker/engine/model/shape.h"
 #include "worker/engine/model/sizes.h"
 
 namespace octavo::engine {
 namespace {
 
+using kernels::Tile;
+
 constexpr int64_t kFloat = 4;
 constexpr int64_t kBfloat16 = 2;
-constexpr int64_t kCode = 1;
 
 // Code, libraries, their thread pools, generated kernels and packed operands: 41 MB measured around
 // SmolLM2-135M with two threads, and what a trainer's connections and tokenizer add.
 constexpr int64_t kProgramBytes = 96 << 20;
 
+int64_t QuantizedBytes(Tile tile, int64_t rows, int64_t columns) {
+  return kernels::QuantizedBytes(
+      "cpu", {.rows = rows, .columns = columns, .tile = tile, .role = kernels::Role::kB});
+}
+
 int64_t TilesBytes(int64_t rows, int64_t columns) {
-  return kCode * rows * columns + kFloat * TileScales(rows, columns);
+  return QuantizedBytes(Tile::k1x128, rows, columns);
 }
 
 int64_t Fp8WeightBytes(int64_t rows, int64_t columns) {
-  return 2 * (kCode * rows * columns + kFloat * BlockScales(rows, columns));  // and transposed
+  return QuantizedBytes(Tile::k128x128, rows, columns) +
+         QuantizedBytes(Tile::k128x128, columns, rows);  // the transposed copy
 }
 
 // Blends the bytes of linears in FP8 with those kept in BF16 by their share of parameters: which

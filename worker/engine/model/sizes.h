@@ -8,9 +8,6 @@
 
 namespace octavo::engine {
 
-using kernels::BlockScales;
-using kernels::TileScales;
-
 // The loss is taken over this many tokens at a time, so that their BF16 logits stay within 64 MiB:
 // whole tiles of 128 rows where that many fit, at least one row.
 inline int64_t HeadRows(int64_t max_tokens, int64_t vocabulary) {

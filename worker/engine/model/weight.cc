@@ -1,7 +1,8 @@
 #include "worker/engine/model/weight.h"
 
+#include <utility>
+
 #include "base/status.h"
-#include "worker/engine/model/sizes.h"
 
 namespace octavo::engine {
 
@@ -33,45 +34,27 @@ absl::Status Bfloat16Weight::Update(const float* master, kernels::Backend* backe
 
 absl::StatusOr<Fp8Weight> Fp8Weight::Create(const ParameterSpec& parameter, bool for_training,
                                             kernels::Backend* backend) {
-  const int64_t scales = BlockScales(parameter.rows, parameter.columns);
   Fp8Weight weight;
   weight.offset_ = parameter.offset;
-  weight.rows_ = parameter.rows;
-  weight.columns_ = parameter.columns;
-  ASSIGN_OR_RETURN(weight.codes_, Buffer<uint8_t>::Create(backend, parameter.count()));
-  ASSIGN_OR_RETURN(weight.scale_inv_, Buffer<float>::Create(backend, scales));
+  kernels::QuantizedSpec spec = {.rows = parameter.rows,
+                                 .columns = parameter.columns,
+                                 .tile = kernels::Tile::k128x128,
+                                 .role = kernels::Role::kB};
+  ASSIGN_OR_RETURN(weight.normal_, QuantizedBuffer::Create(spec, backend));
   if (!for_training) return weight;
-  ASSIGN_OR_RETURN(weight.transposed_codes_, Buffer<uint8_t>::Create(backend, parameter.count()));
-  ASSIGN_OR_RETURN(weight.transposed_scale_inv_, Buffer<float>::Create(backend, scales));
+  std::swap(spec.rows, spec.columns);
+  ASSIGN_OR_RETURN(weight.transposed_, QuantizedBuffer::Create(spec, backend));
   return weight;
 }
 
 absl::Status Fp8Weight::Update(const float* master, uint32_t* nonfinite,
                                kernels::Backend* backend) {
   return backend->Run(kernels::QuantizeBlocks{.x = master + offset_,
-                                              .rows = rows_,
-                                              .columns = columns_,
-                                              .codes = codes_.data(),
-                                              .scale_inv = scale_inv_.data(),
-                                              .transposed_codes = transposed_codes_.data(),
-                                              .transposed_scale_inv = transposed_scale_inv_.data(),
+                                              .rows = normal().spec.rows,
+                                              .columns = normal().spec.columns,
+                                              .normal = normal(),
+                                              .transposed = transposed(),
                                               .nonfinite = nonfinite});
-}
-
-kernels::Fp8Matrix Fp8Weight::normal() const {
-  return {.codes = codes_.data(),
-          .scale_inv = scale_inv_.data(),
-          .rows = rows_,
-          .columns = columns_,
-          .granularity = kernels::Granularity::kBlock128x128};
-}
-
-kernels::Fp8Matrix Fp8Weight::transposed() const {
-  return {.codes = transposed_codes_.data(),
-          .scale_inv = transposed_scale_inv_.data(),
-          .rows = columns_,
-          .columns = rows_,
-          .granularity = kernels::Granularity::kBlock128x128};
 }
 
 }  // namespace octavo::engine

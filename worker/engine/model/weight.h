@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
+#include "worker/engine/model/quantized_buffer.h"
 #include "worker/engine/model/shape.h"
 
 namespace octavo::engine {
@@ -43,17 +44,13 @@ class Fp8Weight {
                                           kernels::Backend* backend);
   absl::Status Update(const float* master, uint32_t* nonfinite, kernels::Backend* backend);
 
-  kernels::Fp8Matrix normal() const;
-  kernels::Fp8Matrix transposed() const;
+  kernels::QuantizedTensor normal() const { return normal_.Tensor(); }
+  kernels::QuantizedTensor transposed() const { return transposed_.Tensor(); }
 
  private:
   int64_t offset_ = 0;
-  int64_t rows_ = 0;
-  int64_t columns_ = 0;
-  kernels::Buffer<uint8_t> codes_;
-  kernels::Buffer<float> scale_inv_;
-  kernels::Buffer<uint8_t> transposed_codes_;
-  kernels::Buffer<float> transposed_scale_inv_;
+  QuantizedBuffer normal_;
+  QuantizedBuffer transposed_;  // empty without training
 };
 
 }  // namespace octavo::engine

@@ -10,23 +10,6 @@ namespace octavo::engine {
 using kernels::bfloat16;
 using kernels::Buffer;
 
-absl::StatusOr<TileBuffer> TileBuffer::Create(kernels::Backend* backend, int64_t rows,
-                                              int64_t columns) {
-  TileBuffer tiles;
-  ASSIGN_OR_RETURN(tiles.codes, Buffer<uint8_t>::Create(backend, rows * columns));
-  ASSIGN_OR_RETURN(tiles.scale_inv, Buffer<float>::Create(backend, TileScales(rows, columns)));
-  return tiles;
-}
-
-kernels::Fp8Matrix TileBuffer::Matrix(int64_t rows, int64_t columns) const {
-  CHECK(rows * columns <= codes.count() && TileScales(rows, columns) <= scale_inv.count());
-  return {.codes = codes.data(),
-          .scale_inv = scale_inv.data(),
-          .rows = rows,
-          .columns = columns,
-          .granularity = kernels::Granularity::kTile1x128};
-}
-
 absl::StatusOr<Workspace> Workspace::Create(const ModelShape& shape, const Options& options,
                                             kernels::Backend* backend) {
   const int64_t N = options.max_tokens, D = shape.hidden, I = shape.intermediate;
@@ -40,7 +23,8 @@ absl::StatusOr<Workspace> Workspace::Create(const ModelShape& shape, const Optio
   ASSIGN_OR_RETURN(workspace.logits, Buffer<bfloat16>::Create(backend, logits));
   ASSIGN_OR_RETURN(workspace.loss, Buffer<float>::Create(backend, N));
   if (options.any_fp8) {
-    ASSIGN_OR_RETURN(workspace.row_tiles, TileBuffer::Create(backend, N, widest));
+    ASSIGN_OR_RETURN(workspace.row_tiles,
+                     QuantizedBuffer::Create(TileSpec(N, widest, kernels::Role::kA), backend));
     ASSIGN_OR_RETURN(workspace.weight, Buffer<bfloat16>::Create(backend, D * std::max({Q, K, I})));
   }
   if (!options.for_training) return workspace;
@@ -50,8 +34,10 @@ absl::StatusOr<Workspace> Workspace::Create(const ModelShape& shape, const Optio
   ASSIGN_OR_RETURN(workspace.key_gradient, Buffer<bfloat16>::Create(backend, N * K));
   ASSIGN_OR_RETURN(workspace.value_gradient, Buffer<bfloat16>::Create(backend, N * K));
   if (options.any_fp8) {
-    ASSIGN_OR_RETURN(workspace.gradient_tiles, TileBuffer::Create(backend, widest, N));
-    ASSIGN_OR_RETURN(workspace.input_tiles, TileBuffer::Create(backend, Q, N));
+    ASSIGN_OR_RETURN(workspace.gradient_tiles,
+                     QuantizedBuffer::Create(TileSpec(widest, N, kernels::Role::kA), backend));
+    ASSIGN_OR_RETURN(workspace.input_tiles,
+                     QuantizedBuffer::Create(TileSpec(Q, N, kernels::Role::kB), backend));
   }
   return workspace;
 }

@@ -7,20 +7,15 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
+#include "worker/engine/model/quantized_buffer.h"
 #include "worker/engine/model/shape.h"
 
 namespace octavo::engine {
 
-// E4M3 codes in 1x128 tiles along the rows of a matrix that may change its shape within the
-// capacity.
-struct TileBuffer {
-  kernels::Buffer<uint8_t> codes;
-  kernels::Buffer<float> scale_inv;
-
-  static absl::StatusOr<TileBuffer> Create(kernels::Backend* backend, int64_t rows,
-                                           int64_t columns);
-  kernels::Fp8Matrix Matrix(int64_t rows, int64_t columns) const;
-};
+// A matrix in 1x128 tiles along its rows.
+inline kernels::QuantizedSpec TileSpec(int64_t rows, int64_t columns, kernels::Role role) {
+  return {.rows = rows, .columns = columns, .tile = kernels::Tile::k1x128, .role = role};
+}
 
 struct Workspace {
   struct Options {
@@ -37,7 +32,7 @@ struct Workspace {
   kernels::Buffer<kernels::bfloat16> branch;      // [N, D] what a block adds; d(loss)/d(residual)
   kernels::Buffer<kernels::bfloat16> logits;      // [HeadRows, V]
   kernels::Buffer<float> loss;                    // [N]
-  TileBuffer row_tiles;                           // [N, max(D, Q, I)] input of FProp, DGrad
+  QuantizedBuffer row_tiles;                      // [N, max(D, Q, I)] input of FProp, DGrad
   kernels::Buffer<kernels::bfloat16> weight;      // a linear's weight, when FP8 layers run in BF16
 
   // Backward only.
@@ -46,8 +41,8 @@ struct Workspace {
   kernels::Buffer<kernels::bfloat16> query_gradient;  // [N, Q]
   kernels::Buffer<kernels::bfloat16> key_gradient;    // [N, K]
   kernels::Buffer<kernels::bfloat16> value_gradient;  // [N, K]
-  TileBuffer gradient_tiles;  // [max(D, Q, I), N] output gradient, transposed, of WGrad
-  TileBuffer input_tiles;     // [Q, N] o_proj's input, transposed, of WGrad
+  QuantizedBuffer gradient_tiles;  // [max(D, Q, I), N] output gradient, transposed, of WGrad
+  QuantizedBuffer input_tiles;     // [Q, N] o_proj's input, transposed, of WGrad
 };
 
 struct Pass {
