@@ -10,6 +10,7 @@
 #include "absl/strings/str_replace.h"
 #include "base/command_line.h"
 #include "client/commands/commands.h"
+#include "client/example/task.h"
 #include "client/render/format.h"
 #include "client/render/job_text.h"
 
@@ -184,14 +185,17 @@ class CommandLine {
   void AddExample() {
     CLI::App* example = app_.add_subcommand("example", "Write a small task with its job files");
     example->require_subcommand(1);
-    CLI::App* app = example->add_subcommand(
-        "arithmetic", "Adding numbers of three digits: model, data, bf16.yaml and fp8.yaml");
-    app->add_option("folder", example_.folder, "Folder to write into; made when missing")
-        ->required();
-    app->add_option("--seed", example_.seed, "Seed of the data")->capture_default_str();
-    app->callback([this] {
-      chosen_ = [this](Context& context) { return ExampleArithmetic(context, example_); };
-    });
+    for (const Task& task : Tasks()) {
+      CLI::App* app = example->add_subcommand(
+          task.name, absl::StrCat(task.summary, "; model, data, bf16.yaml and fp8.yaml"));
+      app->add_option("folder", example_.folder, "Folder to write into; made when missing")
+          ->required();
+      app->add_option("--seed", example_.seed, "Seed of the data")->capture_default_str();
+      app->callback([this, name = std::string(task.name)] {
+        example_.task = name;
+        chosen_ = [this](Context& context) { return Example(context, example_); };
+      });
+    }
   }
 
   CLI::App app_;

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # From a fresh checkout to a trained model: installs what is missing, builds, starts a coordinator and one CPU worker on free
-# loopback ports, trains the same small model twice (BF16 and FP8) on synthetic arithmetic, and compares the two.
+# loopback ports, trains the same small model twice (BF16 and FP8) on a cipher, and compares the two.
 #
-#   deploy/quickstart.sh            about five minutes after the build on two cores
+#   deploy/quickstart.sh            about a minute after the build on two cores
 #   OCTAVO_QUICKSTART_DIR=DIR       where everything is written (default: build/quickstart, emptied at the start)
 #   OCTAVO_JOBS=N                   compile jobs (default: one per core)
 set -euo pipefail
@@ -38,7 +38,7 @@ start_cluster "$bin" "$folder"
 echo "coordinator $OCTAVO_SERVER, metrics http://$METRICS_ADDRESS/metrics"
 
 say "4/5 the same job twice: BF16, then FP8"
-"$bin/octavo" example arithmetic "$folder/example"
+"$bin/octavo" example cipher "$folder/example"
 train() {  # train FILE [--set ...]: submits it and shows its progress; leaves its id in $id
   id=$("$bin/octavo" submit "$@" -o json | json_field id)
   [ -n "$id" ] || fail "submitting $1 failed"

@@ -60,9 +60,10 @@ Outcome Compare(Context& context, const CompareOptions& options);
 Outcome Workers(Context& context);
 
 struct ExampleOptions {
+  std::string task;  // a name of Tasks()
   std::string folder;
   uint64_t seed = 1;
 };
-Outcome ExampleArithmetic(Context& context, const ExampleOptions& options);
+Outcome Example(Context& context, const ExampleOptions& options);
 
 }  // namespace octavo::client

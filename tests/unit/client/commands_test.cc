@@ -375,8 +375,12 @@ TEST_F(CommandsTest, ACoordinatorThatIsAwayIsCode3) {
   }
 }
 
-TEST_F(CommandsTest, TheExampleWritesTheSameJobInTwoRecipes) {
-  const ClientRun run = Octavo({"example", "arithmetic", folder_ + "/x/../example"});
+class ExampleTest : public CommandsTest, public ::testing::WithParamInterface<const char*> {};
+
+INSTANTIATE_TEST_SUITE_P(Tasks, ExampleTest, ::testing::Values("cipher", "arithmetic"));
+
+TEST_P(ExampleTest, WritesTheSameJobInTwoRecipes) {
+  const ClientRun run = Octavo({"example", GetParam(), folder_ + "/x/../example"});
   ASSERT_EQ(run.code, ExitCode::kOk) << run.error;
   v1::JobSpec specs[2];
   for (const int i : {0, 1}) {

@@ -1,4 +1,4 @@
-#include "client/example/arithmetic.h"
+#include "client/example/task.h"
 
 #include <algorithm>
 #include <set>
@@ -23,6 +23,14 @@ std::string MustRead(const std::string& path) {
   return text.ok() ? *text : "";
 }
 
+const Task& TaskNamed(const std::string& name) {
+  for (const Task& task : Tasks()) {
+    if (task.name == name) return task;
+  }
+  ADD_FAILURE() << name;
+  return Tasks().front();
+}
+
 // Digits [first, first + count) of a document, lowest first, as a number.
 int NumberIn(const std::string& document, size_t first, size_t count) {
   std::string digits = document.substr(first, count);
@@ -32,9 +40,11 @@ int NumberIn(const std::string& document, size_t first, size_t count) {
   return number;
 }
 
-TEST(ArithmeticExample, DocumentsAreSumsLowestDigitFirst) {
+TEST(Arithmetic, DocumentsAreSumsLowestDigitFirst) {
   const TemporaryFolder folder;
-  ASSERT_TRUE(WriteArithmeticExample(folder.path(), {.train_documents = 500, .heldout = 5}).ok());
+  ASSERT_TRUE(
+      WriteTask(TaskNamed("arithmetic"), folder.path(), {.train_documents = 500, .heldout = 5})
+          .ok());
   std::vector<std::string> documents = absl::StrSplit(MustRead(folder.At("train.txt")), '\n');
   EXPECT_EQ(documents.back(), "");
   documents.pop_back();
@@ -47,9 +57,29 @@ TEST(ArithmeticExample, DocumentsAreSumsLowestDigitFirst) {
   }
 }
 
-TEST(ArithmeticExample, HeldOutProblemsAreNeverTrainedOn) {
+TEST(Cipher, AnswersAreThirteenPlacesOn) {
   const TemporaryFolder folder;
-  ASSERT_TRUE(WriteArithmeticExample(folder.path(), {.heldout = 20000}).ok());
+  ASSERT_TRUE(WriteTask(TaskNamed("cipher"), folder.path(), {.train_documents = 500}).ok());
+  int documents = 0;
+  std::set<char> letters;
+  for (const absl::string_view document :
+       absl::StrSplit(MustRead(folder.At("train.txt")), '\n', absl::SkipEmpty())) {
+    ASSERT_EQ(document.size(), 15u) << document;
+    EXPECT_EQ(document[7], '=');
+    for (size_t i = 0; i < 7; ++i) {
+      ASSERT_TRUE(document[i] >= 'a' && document[i] <= 'z') << document;
+      EXPECT_EQ((document[i] - 'a' + 13) % 26, document[8 + i] - 'a') << document;
+      letters.insert(document[i]);
+    }
+    ++documents;
+  }
+  EXPECT_EQ(documents, 500);
+  EXPECT_EQ(letters.size(), 26u);
+}
+
+TEST(Task, HeldOutProblemsAreNeverTrainedOn) {
+  const TemporaryFolder folder;
+  ASSERT_TRUE(WriteTask(TaskNamed("arithmetic"), folder.path(), {.heldout = 20000}).ok());
   const std::string train = MustRead(folder.At("train.txt"));
   std::set<std::string> trained;
   for (const absl::string_view document : absl::StrSplit(train, '\n', absl::SkipEmpty())) {
@@ -66,13 +96,13 @@ TEST(ArithmeticExample, HeldOutProblemsAreNeverTrainedOn) {
   EXPECT_EQ(prompts.size(), 20000u);
 }
 
-TEST(ArithmeticExample, TheSeedDecidesEveryByte) {
+TEST(Task, TheSeedDecidesEveryByte) {
   const TemporaryFolder folder;
   for (const auto& [name, seed] : {std::pair("a", 1), std::pair("b", 1), std::pair("c", 2)}) {
-    ASSERT_TRUE(WriteArithmeticExample(
-                    folder.At(name),
-                    {.seed = static_cast<uint64_t>(seed), .train_documents = 100, .heldout = 10})
-                    .ok());
+    ASSERT_TRUE(
+        WriteTask(TaskNamed("arithmetic"), folder.At(name),
+                  {.seed = static_cast<uint64_t>(seed), .train_documents = 100, .heldout = 10})
+            .ok());
   }
   for (const char* const file : {"/train.txt", "/heldout.jsonl"}) {
     EXPECT_EQ(MustRead(folder.At("a") + file), MustRead(folder.At("b") + file));
@@ -80,9 +110,10 @@ TEST(ArithmeticExample, TheSeedDecidesEveryByte) {
   }
 }
 
-TEST(ArithmeticExample, OptionsOutOfRangeAreRefusedWithTheRange) {
+TEST(Task, OptionsOutOfRangeAreRefusedWithTheRange) {
   const TemporaryFolder folder;
-  const absl::Status status = WriteArithmeticExample(folder.path(), {.heldout = 100'001});
+  const absl::Status status =
+      WriteTask(TaskNamed("arithmetic"), folder.path(), {.heldout = 100'001});
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("heldout is 100001, not in [1, 100000]"));
 }

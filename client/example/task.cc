@@ -1,4 +1,4 @@
-#include "client/example/arithmetic.h"
+#include "client/example/task.h"
 
 #include <algorithm>
 
@@ -13,7 +13,12 @@ namespace octavo {
 namespace {
 
 constexpr int64_t kNumbers = 1000;
-constexpr int64_t kProblems = kNumbers * kNumbers;
+constexpr int64_t kSums = kNumbers * kNumbers;
+
+constexpr int kLetters = 26;
+constexpr int kWordLetters = 7;
+constexpr int64_t kWords = 8'031'810'176;  // kLetters ^ kWordLetters
+
 constexpr int64_t kMostTrainDocuments = 10'000'000;
 constexpr int64_t kMostHeldout = 100'000;
 
@@ -43,10 +48,22 @@ constexpr char kConfig[] = R"({
 }
 )";
 
-// In [0, kProblems); the bias of the remainder is below 2^-40.
-int64_t RandomProblem(uint64_t* state) {
-  return static_cast<int64_t>(NextSplitMix(state) % static_cast<uint64_t>(kProblems));
+// In [0, problems); the bias of the remainder is below 2^-30.
+int64_t RandomProblem(int64_t problems, uint64_t* state) {
+  return static_cast<int64_t>(NextSplitMix(state) % static_cast<uint64_t>(problems));
 }
+
+// The letters of word number `word`, each `places` on in the alphabet.
+std::string Word(int64_t word, int places) {
+  std::string letters;
+  for (int i = 0; i < kWordLetters; ++i, word /= kLetters) {
+    letters.push_back(static_cast<char>('a' + (word % kLetters + places) % kLetters));
+  }
+  return letters;
+}
+
+std::string WordPrompt(int64_t word) { return Word(word, 0) + "="; }
+std::string WordAnswer(int64_t word) { return Word(word, kLetters / 2); }
 
 std::string LowestDigitFirst(int64_t number, int digits) {
   std::string text = absl::StrFormat("%0*d", digits, number);
@@ -55,12 +72,12 @@ std::string LowestDigitFirst(int64_t number, int digits) {
 }
 
 // Problem number a * 1000 + b.
-std::string Prompt(int64_t problem) {
+std::string SumPrompt(int64_t problem) {
   return absl::StrCat(LowestDigitFirst(problem / kNumbers, 3), "+",
                       LowestDigitFirst(problem % kNumbers, 3), "=");
 }
 
-std::string Answer(int64_t problem) {
+std::string SumAnswer(int64_t problem) {
   return LowestDigitFirst(problem / kNumbers + problem % kNumbers, 4);
 }
 
@@ -71,7 +88,16 @@ absl::Status CheckRange(absl::string_view name, int64_t value, int64_t most) {
 
 }  // namespace
 
-absl::Status WriteArithmeticExample(const std::string& folder, const ArithmeticExample& options) {
+const std::vector<Task>& Tasks() {
+  static const auto& tasks = *new std::vector<Task>{
+      {"cipher", "Seven letters, each moved 13 places on: learnt smoothly", kWords, WordPrompt,
+       WordAnswer},
+      {"arithmetic", "Adding two numbers of three digits: learnt in one late jump", kSums,
+       SumPrompt, SumAnswer}};
+  return tasks;
+}
+
+absl::Status WriteTask(const Task& task, const std::string& folder, const TaskOptions& options) {
   RETURN_IF_ERROR(CheckRange("train_documents", options.train_documents, kMostTrainDocuments));
   RETURN_IF_ERROR(CheckRange("heldout", options.heldout, kMostHeldout));
   RETURN_IF_ERROR(MakeFolders(folder));
@@ -79,16 +105,16 @@ absl::Status WriteArithmeticExample(const std::string& folder, const ArithmeticE
   absl::flat_hash_set<int64_t> held_out;
   std::string rows;
   while (static_cast<int64_t>(held_out.size()) < options.heldout) {
-    const int64_t problem = RandomProblem(&random);
+    const int64_t problem = RandomProblem(task.problems, &random);
     if (!held_out.insert(problem).second) continue;
-    absl::StrAppend(&rows, "{\"prompt\":\"", Prompt(problem), "\",\"answer\":\"", Answer(problem),
-                    "\"}\n");
+    absl::StrAppend(&rows, "{\"prompt\":\"", task.prompt(problem), "\",\"answer\":\"",
+                    task.answer(problem), "\"}\n");
   }
   std::string documents;
   for (int64_t written = 0; written < options.train_documents;) {
-    const int64_t problem = RandomProblem(&random);
+    const int64_t problem = RandomProblem(task.problems, &random);
     if (held_out.contains(problem)) continue;
-    absl::StrAppend(&documents, Prompt(problem), Answer(problem), "\n");
+    absl::StrAppend(&documents, task.prompt(problem), task.answer(problem), "\n");
     ++written;
   }
   RETURN_IF_ERROR(WriteFileAtomically(folder + "/train.txt", documents));
