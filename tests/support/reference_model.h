@@ -1,6 +1,7 @@
 // The model in float64, forward and backward, in plain loops written from the formulas: the judge
-// of the engine's numerics. N tokens, D hidden, V vocabulary; matrices are row-major vectors; y = x
-// W^T. Knows nothing of kernels.
+// of the engine's numerics. It computes exactly, or emulates a recipe: it then rounds what the
+// recipe stores in BF16 or quantises, and nothing else. N tokens, D hidden, V vocabulary; matrices
+// are row-major vectors; y = x W^T. Knows nothing of kernels.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/recipe.h"
 #include "worker/engine/batch.h"
 #include "worker/engine/model/config.h"
 
@@ -83,8 +85,11 @@ inline void NormaliseBackward(const Values& dy, const Values& x, const Values& w
 
 class ReferenceModel {
  public:
-  ReferenceModel(octavo::engine::ModelConfig config, ValueMap weights)
-      : config_(std::move(config)), weights_(std::move(weights)) {}
+  enum class Arithmetic { kExact, kBf16, kFp8 };
+
+  ReferenceModel(octavo::engine::ModelConfig config, ValueMap weights,
+                 Arithmetic arithmetic = Arithmetic::kExact)
+      : config_(std::move(config)), weights_(std::move(weights)), arithmetic_(arithmetic) {}
 
   ValueMap& weights() { return weights_; }
   const Values& logits() const { return logits_; }
@@ -105,8 +110,9 @@ class ReferenceModel {
       ForwardMlp(i, &x);
     }
     last_ = x;
-    normalised_ = Normalise(x, weights_.at("model.norm.weight"), config_.rms_norm_epsilon);
+    normalised_ = Norm(x, weights_.at("model.norm.weight"));
     logits_ = Multiply(normalised_, weights_.at(HeadName()), nullptr, D);
+    Store(&logits_);
     return SumLoss();
   }
 
@@ -116,10 +122,11 @@ class ReferenceModel {
     gradients_.clear();
     for (const auto& [name, weight] : weights_) gradients_[name].assign(weight.size(), 0);
     Values dnormalised(normalised_.size()), dx(last_.size());
-    MultiplyBackward(LogitsGradient(gradient_scale), normalised_, weights_.at(HeadName()), D,
-                     &dnormalised, &gradients_[HeadName()], nullptr);
-    NormaliseBackward(dnormalised, last_, weights_.at("model.norm.weight"),
-                      config_.rms_norm_epsilon, &dx, &gradients_["model.norm.weight"]);
+    Values dlogits = LogitsGradient(gradient_scale);
+    Store(&dlogits);
+    MultiplyBackward(dlogits, normalised_, weights_.at(HeadName()), D, &dnormalised,
+                     &gradients_[HeadName()], nullptr);
+    NormBackward(&dnormalised, last_, "model.norm.weight", &dx);
     for (int64_t i = config_.shape.layers; i-- > 0;) {
       BackwardMlp(i, &dx);
       BackwardAttention(i, &dx);
@@ -149,6 +156,54 @@ class ReferenceModel {
   const Values* Bias(int64_t layer, const std::string& module) const {
     const auto found = weights_.find(Name(layer, module + ".bias"));
     return found == weights_.end() ? nullptr : &found->second;
+  }
+
+  // What the recipes keep in BF16.
+  void Store(Values* values) const {
+    if (arithmetic_ != Arithmetic::kExact) StoreInBfloat16(values);
+  }
+  static Values Tiles(const Values& x, int64_t columns) { return Quantized(x, columns, 1, 128); }
+  static Values TilesOfTokens(const Values& x, int64_t columns) {
+    return Quantized(x, columns, 128, 1);
+  }
+  static Values Blocks(const Values& w, int64_t columns) { return Quantized(w, columns, 128, 128); }
+
+  Values Linear(const Values& x, const Values& w, const Values* bias, int64_t inputs) const {
+    Values y = arithmetic_ == Arithmetic::kFp8
+                   ? Multiply(Tiles(x, inputs), Blocks(w, inputs), bias, inputs)
+                   : Multiply(x, w, bias, inputs);
+    Store(&y);
+    return y;
+  }
+  // As MultiplyBackward; the caller stores dx when it is complete.
+  void LinearBackward(const Values& dy, const Values& x, const Values& w, int64_t inputs,
+                      Values* dx, Values* dw, Values* dbias) const {
+    if (arithmetic_ != Arithmetic::kFp8) {
+      MultiplyBackward(dy, x, w, inputs, dx, dw, dbias);
+      return;
+    }
+    const int64_t outputs = static_cast<int64_t>(w.size()) / inputs;
+    Values no_dw(w.size()), no_dx(x.size());
+    MultiplyBackward(Tiles(dy, outputs), x, Blocks(w, inputs), inputs, dx, &no_dw, nullptr);
+    MultiplyBackward(TilesOfTokens(dy, outputs), TilesOfTokens(x, inputs), w, inputs, &no_dx, dw,
+                     nullptr);
+    if (dbias == nullptr) return;
+    for (size_t e = 0; e < dy.size(); ++e) (*dbias)[e % outputs] += dy[e];
+  }
+  // The normalised value is stored before the weight is applied.
+  Values Norm(const Values& x, const Values& w) const {
+    Values y = Normalise(x, Values(w.size(), 1), config_.rms_norm_epsilon);
+    Store(&y);
+    for (size_t e = 0; e < y.size(); ++e) y[e] *= w[e % w.size()];
+    Store(&y);
+    return y;
+  }
+  // Stores dy, which is complete, and adds to dx.
+  void NormBackward(Values* dy, const Values& x, const std::string& weight, Values* dx) {
+    Store(dy);
+    NormaliseBackward(*dy, x, weights_.at(weight), config_.rms_norm_epsilon, dx,
+                      &gradients_.at(weight));
+    Store(dx);
   }
 
   double SumLoss() const {
@@ -216,14 +271,17 @@ class ReferenceModel {
         double* head = &(*x)[(n * heads + h) * 2 * half];
         for (int64_t j = 0; j < half; ++j) {
           const double angle = batch_.positions[n] * Frequency(j);
-          const double c = config_.rope.attention_factor * std::cos(angle);
-          const double s = config_.rope.attention_factor * sign * std::sin(angle);
+          Values turn = {config_.rope.attention_factor * std::cos(angle),
+                         config_.rope.attention_factor * sign * std::sin(angle)};
+          Store(&turn);
+          const double c = turn[0], s = turn[1];
           const double a = head[j], b = head[j + half];
           head[j] = a * c - b * s;
           head[j + half] = b * c + a * s;
         }
       }
     }
+    Store(x);
   }
 
   int64_t AttendFrom(int64_t n) const {
@@ -254,9 +312,9 @@ class ReferenceModel {
     const octavo::engine::ModelShape& s = config_.shape;
     Layer& layer = layers_[i];
     layer.x = *x;
-    layer.h = Normalise(*x, W(i, "input_layernorm.weight"), config_.rms_norm_epsilon);
+    layer.h = Norm(*x, W(i, "input_layernorm.weight"));
     const auto project = [&](const std::string& module) {
-      return Multiply(layer.h, W(i, module + ".weight"), Bias(i, module), s.hidden);
+      return Linear(layer.h, W(i, module + ".weight"), Bias(i, module), s.hidden);
     };
     layer.q_raw = project("self_attn.q_proj");
     layer.k_raw = project("self_attn.k_proj");
@@ -264,8 +322,8 @@ class ReferenceModel {
     layer.q = layer.q_raw;
     layer.k = layer.k_raw;
     if (s.qk_norm) {
-      layer.q = Normalise(layer.q_raw, W(i, "self_attn.q_norm.weight"), config_.rms_norm_epsilon);
-      layer.k = Normalise(layer.k_raw, W(i, "self_attn.k_norm.weight"), config_.rms_norm_epsilon);
+      layer.q = Norm(layer.q_raw, W(i, "self_attn.q_norm.weight"));
+      layer.k = Norm(layer.k_raw, W(i, "self_attn.k_norm.weight"));
     }
     Rotate(&layer.q, s.heads, 1);
     Rotate(&layer.k, s.kv_heads, 1);
@@ -282,29 +340,33 @@ class ReferenceModel {
         }
       }
     }
+    Store(&layer.attended);
     const Values o =
-        Multiply(layer.attended, W(i, "self_attn.o_proj.weight"), nullptr, s.q_columns());
+        Linear(layer.attended, W(i, "self_attn.o_proj.weight"), nullptr, s.q_columns());
     for (size_t e = 0; e < x->size(); ++e) (*x)[e] += o[e];
+    Store(x);
   }
 
   void BackwardAttention(int64_t i, Values* dx) {
     const octavo::engine::ModelShape& s = config_.shape;
     const Layer& layer = layers_[i];
     Values dattended(layer.attended.size());
-    MultiplyBackward(*dx, layer.attended, W(i, "self_attn.o_proj.weight"), s.q_columns(),
-                     &dattended, &G(i, "self_attn.o_proj.weight"), nullptr);
+    LinearBackward(*dx, layer.attended, W(i, "self_attn.o_proj.weight"), s.q_columns(), &dattended,
+                   &G(i, "self_attn.o_proj.weight"), nullptr);
+    Store(&dattended);
     Values dq(layer.q.size()), dk(layer.k.size()), dv(layer.v.size());
     for (int64_t n = 0; n < batch_.tokens(); ++n) {
       for (int64_t h = 0; h < s.heads; ++h) {
         BackwardScores(layer, n, h, dattended, &dq, &dk, &dv);
       }
     }
+    for (Values* const d : {&dq, &dk, &dv}) Store(d);
     Rotate(&dq, s.heads, -1);
     Rotate(&dk, s.kv_heads, -1);
     if (s.qk_norm) {
       const auto through_norm = [&](const Values& raw, const std::string& name, Values* d) {
         Values draw(raw.size());
-        NormaliseBackward(*d, raw, W(i, name), config_.rms_norm_epsilon, &draw, &G(i, name));
+        NormBackward(d, raw, Name(i, name), &draw);
         *d = draw;
       };
       through_norm(layer.q_raw, "self_attn.q_norm.weight", &dq);
@@ -313,16 +375,16 @@ class ReferenceModel {
     Values dh(layer.h.size());
     const auto project = [&](const std::string& module, const Values& dy) {
       Values* const dbias = Bias(i, module) != nullptr ? &G(i, module + ".bias") : nullptr;
-      MultiplyBackward(dy, layer.h, W(i, module + ".weight"), s.hidden, &dh,
-                       &G(i, module + ".weight"), dbias);
+      LinearBackward(dy, layer.h, W(i, module + ".weight"), s.hidden, &dh,
+                     &G(i, module + ".weight"), dbias);
     };
     project("self_attn.q_proj", dq);
     project("self_attn.k_proj", dk);
     project("self_attn.v_proj", dv);
-    NormaliseBackward(dh, layer.x, W(i, "input_layernorm.weight"), config_.rms_norm_epsilon, dx,
-                      &G(i, "input_layernorm.weight"));
+    NormBackward(&dh, layer.x, Name(i, "input_layernorm.weight"), dx);
   }
 
+  // A recipe takes the sum over k, which equals dout . out, from the result that it stored.
   // dv_j += p_j dout;  ds_j = p_j (dout . v_j - sum_k p_k dout . v_k);  dq += ds_j k_j / sqrt(d);
   // dk_j += ds_j q / sqrt(d)
   void BackwardScores(const Layer& layer, int64_t n, int64_t h, const Values& dattended, Values* dq,
@@ -340,7 +402,12 @@ class ReferenceModel {
         (*dv)[key + c] += p[j - from] * dattended[query + c];
         dp[j - from] += dattended[query + c] * layer.v[key + c];
       }
-      mean += p[j - from] * dp[j - from];
+      if (arithmetic_ == Arithmetic::kExact) mean += p[j - from] * dp[j - from];
+    }
+    if (arithmetic_ != Arithmetic::kExact) {
+      for (int64_t c = 0; c < s.head_dim; ++c) {
+        mean += dattended[query + c] * layer.attended[query + c];
+      }
     }
     for (int64_t j = from; j <= n; ++j) {
       const int64_t key = (j * s.kv_heads + group) * s.head_dim;
@@ -356,41 +423,49 @@ class ReferenceModel {
     const octavo::engine::ModelShape& s = config_.shape;
     Layer& layer = layers_[i];
     layer.y = *x;
-    layer.g = Normalise(*x, W(i, "post_attention_layernorm.weight"), config_.rms_norm_epsilon);
-    layer.gate = Multiply(layer.g, W(i, "mlp.gate_proj.weight"), nullptr, s.hidden);
-    layer.up = Multiply(layer.g, W(i, "mlp.up_proj.weight"), nullptr, s.hidden);
+    layer.g = Norm(*x, W(i, "post_attention_layernorm.weight"));
+    layer.gate = Linear(layer.g, W(i, "mlp.gate_proj.weight"), nullptr, s.hidden);
+    layer.up = Linear(layer.g, W(i, "mlp.up_proj.weight"), nullptr, s.hidden);
     layer.activated.resize(layer.up.size());
     for (size_t e = 0; e < layer.up.size(); ++e) {
-      layer.activated[e] = layer.gate[e] / (1 + std::exp(-layer.gate[e])) * layer.up[e];
+      layer.activated[e] = layer.gate[e] / (1 + std::exp(-layer.gate[e]));
     }
+    Store(&layer.activated);
+    for (size_t e = 0; e < layer.up.size(); ++e) layer.activated[e] *= layer.up[e];
+    Store(&layer.activated);
     const Values down =
-        Multiply(layer.activated, W(i, "mlp.down_proj.weight"), nullptr, s.intermediate);
+        Linear(layer.activated, W(i, "mlp.down_proj.weight"), nullptr, s.intermediate);
     for (size_t e = 0; e < x->size(); ++e) (*x)[e] += down[e];
+    Store(x);
   }
 
   void BackwardMlp(int64_t i, Values* dx) {
     const octavo::engine::ModelShape& s = config_.shape;
     const Layer& layer = layers_[i];
     Values dactivated(layer.activated.size()), dgate(layer.gate.size()), dup(layer.up.size());
-    MultiplyBackward(*dx, layer.activated, W(i, "mlp.down_proj.weight"), s.intermediate,
-                     &dactivated, &G(i, "mlp.down_proj.weight"), nullptr);
+    LinearBackward(*dx, layer.activated, W(i, "mlp.down_proj.weight"), s.intermediate, &dactivated,
+                   &G(i, "mlp.down_proj.weight"), nullptr);
+    Store(&dactivated);
     for (size_t e = 0; e < dgate.size(); ++e) {
       const double sigmoid = 1 / (1 + std::exp(-layer.gate[e]));
       const double slope = sigmoid + layer.gate[e] * sigmoid * (1 - sigmoid);
       dgate[e] = dactivated[e] * layer.up[e] * slope;
-      dup[e] = dactivated[e] * layer.gate[e] * sigmoid;
+      const double silu = layer.gate[e] * sigmoid;
+      dup[e] = dactivated[e] * (arithmetic_ == Arithmetic::kExact ? silu : RoundTo(silu, 8, -126));
     }
+    Store(&dgate);
+    Store(&dup);
     Values dg(layer.g.size());
-    MultiplyBackward(dgate, layer.g, W(i, "mlp.gate_proj.weight"), s.hidden, &dg,
-                     &G(i, "mlp.gate_proj.weight"), nullptr);
-    MultiplyBackward(dup, layer.g, W(i, "mlp.up_proj.weight"), s.hidden, &dg,
-                     &G(i, "mlp.up_proj.weight"), nullptr);
-    NormaliseBackward(dg, layer.y, W(i, "post_attention_layernorm.weight"),
-                      config_.rms_norm_epsilon, dx, &G(i, "post_attention_layernorm.weight"));
+    LinearBackward(dgate, layer.g, W(i, "mlp.gate_proj.weight"), s.hidden, &dg,
+                   &G(i, "mlp.gate_proj.weight"), nullptr);
+    LinearBackward(dup, layer.g, W(i, "mlp.up_proj.weight"), s.hidden, &dg,
+                   &G(i, "mlp.up_proj.weight"), nullptr);
+    NormBackward(&dg, layer.y, Name(i, "post_attention_layernorm.weight"), dx);
   }
 
   octavo::engine::ModelConfig config_;
   ValueMap weights_;
+  Arithmetic arithmetic_;
   octavo::engine::Batch batch_;
   std::vector<Layer> layers_;
   Values last_, normalised_, logits_;
