@@ -47,9 +47,10 @@ engine::RunShape DescribeRun(const v1::Stage& stage, const engine::ModelShape& m
   run.micro_batch = stage.batch().micro_batch();
   run.sequence = stage.data().sequence_length();
   run.fp8 = stage.recipe().name() != "bf16";
+  if (!run.fp8 || stage.recipe().keep_bf16().empty()) return run;
   for (const engine::ParameterSpec& parameter : engine::PlanParameters(model).parameters) {
     const bool linear = parameter.kind == engine::ParameterKind::kLinear;
-    if (run.fp8 && linear && KeepsBf16(stage.recipe(), parameter.module))
+    if (linear && KeepsBf16(stage.recipe(), parameter.module))
       run.bf16_linear_parameters += parameter.count();
   }
   return run;

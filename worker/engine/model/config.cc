@@ -14,7 +14,10 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kConfigBytesLimit = 16 << 20;
-constexpr int64_t kDimensionLimit = int64_t{1} << 31;  // products of two stay in int64
+constexpr int64_t kCountLimit = int64_t{1} << 31;  // ids and positions are int32
+// Far above any model there is, and low enough that the bytes of its parameters stay in int64.
+constexpr int64_t kWidthLimit = int64_t{1} << 20;
+constexpr int64_t kLayersLimit = 4096;
 constexpr int64_t kMistralWindow = 4096;
 
 template <typename... Parts>
@@ -35,18 +38,18 @@ class Reader {
   bool Has(const char* key) const { return object_.contains(key); }
 
   // A count in [1, limit].
-  absl::StatusOr<int64_t> Count(const char* key) const {
+  absl::StatusOr<int64_t> Count(const char* key, int64_t limit = kCountLimit) const {
     const json* value = Find(key);
     if (value == nullptr) return Refuse("\"", key, "\" is missing; write a positive integer");
-    if (!value->is_number_integer() || *value < 1 || *value > kDimensionLimit) {
-      return Refuse("\"", key, "\" is ", value->dump(), "; write an integer in [1, ",
-                    kDimensionLimit, "]");
+    if (!value->is_number_integer() || *value < 1 || *value > limit) {
+      return Refuse("\"", key, "\" is ", value->dump(), "; write an integer in [1, ", limit, "]");
     }
     return value->get<int64_t>();
   }
-  absl::StatusOr<int64_t> CountOr(const char* key, int64_t otherwise) const {
+  absl::StatusOr<int64_t> CountOr(const char* key, int64_t otherwise,
+                                  int64_t limit = kCountLimit) const {
     if (Find(key) == nullptr) return otherwise;
-    return Count(key);
+    return Count(key, limit);
   }
 
   // A finite number above 0.
@@ -91,8 +94,9 @@ class Reader {
 };
 
 absl::Status ReadHeads(const Reader& reader, ModelShape* shape) {
-  ASSIGN_OR_RETURN(shape->heads, reader.Count("num_attention_heads"));
-  ASSIGN_OR_RETURN(shape->kv_heads, reader.CountOr("num_key_value_heads", shape->heads));
+  ASSIGN_OR_RETURN(shape->heads, reader.Count("num_attention_heads", kWidthLimit));
+  ASSIGN_OR_RETURN(shape->kv_heads,
+                   reader.CountOr("num_key_value_heads", shape->heads, kWidthLimit));
   if (shape->heads % shape->kv_heads != 0) {
     return Refuse("\"num_key_value_heads\" ", shape->kv_heads,
                   " does not divide \"num_attention_heads\" ", shape->heads);
@@ -101,7 +105,12 @@ absl::Status ReadHeads(const Reader& reader, ModelShape* shape) {
     return Refuse("\"num_attention_heads\" ", shape->heads, " does not divide \"hidden_size\" ",
                   shape->hidden, " and there is no \"head_dim\"");
   }
-  ASSIGN_OR_RETURN(shape->head_dim, reader.CountOr("head_dim", shape->hidden / shape->heads));
+  ASSIGN_OR_RETURN(shape->head_dim,
+                   reader.CountOr("head_dim", shape->hidden / shape->heads, kWidthLimit));
+  if (shape->q_columns() > kWidthLimit) {
+    return Refuse("\"num_attention_heads\" ", shape->heads, " times head_dim ", shape->head_dim,
+                  " is above ", kWidthLimit);
+  }
   if (shape->head_dim % 2 != 0) {
     return Refuse("head_dim ", shape->head_dim, " is odd; rotary positions rotate pairs");
   }
@@ -110,9 +119,9 @@ absl::Status ReadHeads(const Reader& reader, ModelShape* shape) {
 
 absl::Status ReadShape(const Reader& reader, const std::string& model_type, ModelShape* shape) {
   ASSIGN_OR_RETURN(shape->vocabulary, reader.Count("vocab_size"));
-  ASSIGN_OR_RETURN(shape->hidden, reader.Count("hidden_size"));
-  ASSIGN_OR_RETURN(shape->intermediate, reader.Count("intermediate_size"));
-  ASSIGN_OR_RETURN(shape->layers, reader.Count("num_hidden_layers"));
+  ASSIGN_OR_RETURN(shape->hidden, reader.Count("hidden_size", kWidthLimit));
+  ASSIGN_OR_RETURN(shape->intermediate, reader.Count("intermediate_size", kWidthLimit));
+  ASSIGN_OR_RETURN(shape->layers, reader.Count("num_hidden_layers", kLayersLimit));
   ASSIGN_OR_RETURN(shape->tied, reader.BoolOr("tie_word_embeddings", false));
   shape->qkv_bias = model_type == "qwen2";  // has no key: its modelling code always adds them
   shape->qk_norm = model_type == "qwen3";

@@ -47,7 +47,7 @@ class Plan {
   }
 
   MemoryPlan Sum() const {
-    const int64_t elements = PlanParameters(model_).elements;
+    const int64_t elements = CountParameters(model_).elements;
     MemoryPlan plan;
     plan.weights = Weights();
     plan.optimizer = 3 * kFloat * elements;
@@ -75,7 +75,7 @@ class Plan {
     const int64_t I = model_.intermediate, V = model_.vocabulary;
     const int64_t layer_fp8 =
         2 * Fp8WeightBytes(Q, D) + 2 * Fp8WeightBytes(K, D) + 3 * Fp8WeightBytes(I, D);
-    const int64_t other = PlanParameters(model_).parameter_count - LinearParameters() -
+    const int64_t other = CountParameters(model_).parameter_count - LinearParameters() -
                           V * D * (model_.tied ? 1 : 2);  // norms and biases
     return Blend(model_.layers * layer_fp8, kBfloat16 * LinearParameters()) +
            kBfloat16 * (V * D * (model_.tied ? 1 : 2) + other);

@@ -71,4 +71,16 @@ ParameterLayout PlanParameters(const ModelShape& shape) {
   return builder.Build();
 }
 
+// All layers are alike and every parameter starts aligned, so each layer adds the same.
+ParameterTotals CountParameters(const ModelShape& shape) {
+  ModelShape part = shape;
+  part.layers = 0;
+  const ParameterLayout without = PlanParameters(part);
+  part.layers = 1;
+  const ParameterLayout with_one = PlanParameters(part);
+  return {.elements = without.elements + shape.layers * (with_one.elements - without.elements),
+          .parameter_count = without.parameter_count +
+                             shape.layers * (with_one.parameter_count - without.parameter_count)};
+}
+
 }  // namespace octavo::engine

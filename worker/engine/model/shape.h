@@ -52,6 +52,13 @@ struct ParameterLayout {
 
 ParameterLayout PlanParameters(const ModelShape& shape);
 
+// The totals of the layout without the layout: costs the same for any number of layers.
+struct ParameterTotals {
+  int64_t elements = 0;
+  int64_t parameter_count = 0;
+};
+ParameterTotals CountParameters(const ModelShape& shape);
+
 // What decides memory beside the model.
 struct RunShape {
   int64_t micro_batch = 1;

@@ -10,6 +10,7 @@ namespace octavo::engine {
 namespace {
 
 using nlohmann::json;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -73,6 +74,21 @@ TEST(ParseModelConfig, AddsBiasesToEveryQwen2) {
   json document = SmolLm2();
   document["model_type"] = "qwen2";
   EXPECT_TRUE(Parse(document).shape.qkv_bias);
+}
+
+TEST(ParseModelConfig, RefusesSizesThatNoModelHas) {
+  json document = SmolLm2();
+  document["num_hidden_layers"] = 2'000'000'000;
+  EXPECT_THAT(ErrorOf(document),
+              AllOf(HasSubstr("\"num_hidden_layers\" is 2000000000"), HasSubstr("[1, 4096]")));
+  document = SmolLm2();
+  document["hidden_size"] = 1 << 30;
+  EXPECT_THAT(ErrorOf(document), AllOf(HasSubstr("hidden_size"), HasSubstr("[1, 1048576]")));
+  document = SmolLm2();
+  document["num_attention_heads"] = 1 << 15;
+  document["head_dim"] = 1 << 15;
+  EXPECT_THAT(ErrorOf(document),
+              AllOf(HasSubstr("32768 times head_dim 32768"), HasSubstr("above 1048576")));
 }
 
 TEST(ParseModelConfig, ReadsRopeInBothSpellings) {

@@ -115,6 +115,26 @@ TEST(PlanParameters, NamesBiasesQueryNormsAndTheHeadOnlyWhereTheModelHasThem) {
   EXPECT_EQ(names(kPublished[3].shape).count("model.layers.0.self_attn.q_norm.weight"), 0u);
 }
 
+TEST(CountParameters, IsTheTotalOfTheLayout) {
+  for (const PublishedModel& model : kPublished) {
+    const ParameterLayout layout = PlanParameters(model.shape);
+    EXPECT_EQ(CountParameters(model.shape).elements, layout.elements) << model.name;
+    EXPECT_EQ(CountParameters(model.shape).parameter_count, layout.parameter_count) << model.name;
+  }
+}
+
+// Nothing of the size of the model is made: a layout of so many layers would not fit into memory.
+TEST(PlanMemory, CountsAnyNumberOfLayersAlike) {
+  ModelShape shape = kPublished[4].shape;
+  const RunShape run = {.micro_batch = 1, .sequence = 128};
+  shape.layers = 1;
+  const int64_t one = PlanMemory(shape, run).total;
+  shape.layers = 2;
+  const int64_t a_layer = PlanMemory(shape, run).total - one;
+  shape.layers = 1'000'000'000;
+  EXPECT_EQ(PlanMemory(shape, run).total, one + 999'999'999 * a_layer);
+}
+
 TEST(PlanMemory, HoldsNoBf16CopyOfFp8Weights) {
   const ModelShape& shape = kPublished[4].shape;
   const int64_t linear = 30 * (2 * 576 * (576 + 192) + 3 * 576 * 1536);
