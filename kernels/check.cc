@@ -161,6 +161,7 @@ absl::Status CheckFields(const GemmBf16& op) {
 
 absl::Status CheckFields(const RmsNormForward& op) {
   RETURN_IF_ERROR(CheckExtents({{"rows", op.rows}, {"columns", op.columns}}));
+  if (op.nonfinite != nullptr) RETURN_IF_ERROR(CheckPointers({{"inverse_rms", op.inverse_rms}}));
   return CheckPointers({{"x", op.x}, {"weight", op.weight}, {"y", op.y}});
 }
 

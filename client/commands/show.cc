@@ -41,7 +41,10 @@ void AddReport(const v1::RunReport& report, Table* table) {
   table->Add({"GEMMs", absl::StrCat(FormatInteger(report.fp8_gemms()), " in FP8, ",
                                     FormatInteger(report.bf16_gemms()), " in BF16")});
   if (report.nonfinite_steps() > 0) {
-    table->Add({"steps not applied", absl::StrCat(report.nonfinite_steps(), ", not finite")});
+    const std::string& last = report.nonfinite().last();
+    table->Add(
+        {"steps not applied", absl::StrCat(report.nonfinite_steps(), ", not finite",
+                                           last.empty() ? "" : ", last in ", Printable(last))});
   }
   table->Add({"backend", Printable(report.backend())});
   table->Add({"checkpoint", Printable(report.checkpoint_folder())});

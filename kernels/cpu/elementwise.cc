@@ -113,6 +113,18 @@ void ForChunks(const Operation& operation, void (*body)(const Operation&, int64_
     body(operation, start, std::min(start + kChunk, operation.count));
 }
 
+uint64_t CountNonfinite(const bfloat16* x, int64_t count) {
+  uint64_t found = 0;
+#pragma omp parallel for schedule(static) reduction(+ : found)
+  for (int64_t start = 0; start < count; start += kChunk) {
+    uint32_t of_chunk = 0;
+    const int64_t end = std::min(start + kChunk, count);
+    for (int64_t i = start; i < end; ++i) of_chunk += (x[i].bits & 0x7FFF) >= 0x7F80 ? 1 : 0;
+    found += of_chunk;
+  }
+  return found;
+}
+
 }  // namespace
 
 absl::Status RunOperation(const Add& operation) {
@@ -122,6 +134,8 @@ absl::Status RunOperation(const Add& operation) {
 
 absl::Status RunOperation(const CastToBfloat16& operation) {
   ForChunks(operation, HWY_DYNAMIC_DISPATCH(CastChunk));
+  if (operation.nonfinite != nullptr)
+    *operation.nonfinite += CountNonfinite(operation.y, operation.count);
   return absl::OkStatus();
 }
 

@@ -96,6 +96,11 @@ absl::Status RunOperation(const RmsNormForward& operation) {
 #pragma omp parallel for schedule(static)
   for (int64_t row = 0; row < operation.rows; ++row)
     HWY_DYNAMIC_DISPATCH(ForwardRow)(operation, row);
+  if (operation.nonfinite != nullptr) {
+    const auto unusable = [](float r) { return r == 0 || !std::isfinite(r); };
+    *operation.nonfinite += static_cast<uint64_t>(std::count_if(
+        operation.inverse_rms, operation.inverse_rms + operation.rows, unusable));
+  }
   return absl::OkStatus();
 }
 

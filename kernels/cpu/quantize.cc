@@ -108,7 +108,7 @@ struct PatchAmax {
 };
 
 struct CountNonfinite {
-  OCTAVO_INLINE static void Run(const Patch* patch, uint32_t* count) {
+  OCTAVO_INLINE static void Run(const Patch* patch, uint64_t* count) {
     Bits found = {};
     for (int row = 0; row < kSide; ++row) {
       for (int c = 0; c < kSide; c += kLine)
@@ -360,7 +360,7 @@ int64_t Patches(int64_t rows, int64_t columns) { return TileCount(rows) * TileCo
 absl::Status RunOperation(const QuantizeTiles& operation) {
   const Fp8Matrix by_rows = MatrixOf(operation.by_rows);
   const Fp8Matrix by_columns = MatrixOf(operation.by_columns);
-  uint32_t nonfinite = 0;
+  uint64_t nonfinite = 0;
 #pragma omp parallel for schedule(static) reduction(+ : nonfinite)
   for (int64_t i = 0; i < Patches(operation.rows, operation.columns); ++i) {
     const Place place = PlaceOf(i, operation.rows, operation.columns);
@@ -377,7 +377,7 @@ absl::Status RunOperation(const QuantizeTiles& operation) {
 absl::Status RunOperation(const QuantizeBlocks& operation) {
   const Fp8Matrix normal = MatrixOf(operation.normal);
   const Fp8Matrix transposed = MatrixOf(operation.transposed);
-  uint32_t nonfinite = 0;
+  uint64_t nonfinite = 0;
 #pragma omp parallel for schedule(static) reduction(+ : nonfinite)
   for (int64_t i = 0; i < Patches(operation.rows, operation.columns); ++i) {
     const Place place = PlaceOf(i, operation.rows, operation.columns);

@@ -38,7 +38,10 @@ OCTAVO_KERNEL void RmsNormForwardKernel(RmsNormForward op) {
     const float normalised = ToFloat(ToBfloat16(ToFloat(x[c]) * inverse_rms));
     y[c] = ToBfloat16(normalised * ToFloat(op.weight[c]));
   }
-  if (op.inverse_rms != nullptr && threadIdx.x == 0) op.inverse_rms[blockIdx.x] = inverse_rms;
+  if (threadIdx.x != 0) return;
+  if (op.inverse_rms != nullptr) op.inverse_rms[blockIdx.x] = inverse_rms;
+  const bool usable = inverse_rms > 0.0f && inverse_rms < INFINITY;
+  if (op.nonfinite != nullptr && !usable) AtomicAdd(op.nonfinite, 1);
 }
 
 OCTAVO_KERNEL void RmsNormBackwardKernel(RmsNormBackward op) {

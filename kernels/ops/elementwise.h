@@ -16,11 +16,13 @@ struct Add {
   int64_t count;
 };
 
+// A float32 beyond BF16's largest number becomes Inf.
 struct CastToBfloat16 {
   static constexpr char kName[] = "CastToBfloat16";
   const float* x;
   bfloat16* y;
   int64_t count;
+  uint64_t* nonfinite = nullptr;  // [1], the number of NaN and Inf in y is added; null: not counted
 };
 
 // SwiGLU: s = gate * sigmoid(gate), rounded to BF16; y = s * up, rounded to BF16.

@@ -19,6 +19,9 @@ struct RmsNormForward {
   int64_t rows;
   int64_t columns;
   float epsilon;
+  // [1], the number of rows whose r is 0 or not finite is added: their sum of squares has left
+  // float32 (|x| above 1.8e19), or holds a NaN. Null: not counted; else inverse_rms is needed.
+  uint64_t* nonfinite = nullptr;
 };
 
 //   g = dy * weight;  dx = r * (g - x * r^2 * mean_c(g * x))  (+ dx_add)

@@ -23,7 +23,7 @@ struct QuantizeTiles {
   int64_t columns;
   QuantizedTensor by_rows;     // [rows, columns] in 1x128 tiles; null data: not wanted
   QuantizedTensor by_columns;  // x^T, [columns, rows] in 1x128 tiles; null data: not wanted
-  uint32_t* nonfinite;         // [1], the number of NaN and Inf in x is added; null: not counted
+  uint64_t* nonfinite;         // [1], the number of NaN and Inf in x is added; null: not counted
 };
 
 // Weights: 128x128 blocks of the FP32 master, rounded to BF16 first (as TransformerEngine's sharded
@@ -36,7 +36,7 @@ struct QuantizeBlocks {
   QuantizedTensor normal;      // [rows, columns] in 128x128 blocks
   QuantizedTensor transposed;  // [columns, rows], the same codes and scales transposed; null data:
                                // not wanted
-  uint32_t* nonfinite;         // [1], added to; null: not counted
+  uint64_t* nonfinite;         // [1], added to; null: not counted
 };
 
 }  // namespace octavo::kernels

@@ -19,7 +19,7 @@ constexpr MetricRow kTable[] = {
     {metric::kMemoryPeakBytes, "octavo_train_memory_peak_bytes", "bytes",
      "Highest memory of the trainer so far: resident set on a CPU, device memory on a GPU."},
     {metric::kNonfiniteSteps, "octavo_train_nonfinite_steps", "steps",
-     "Steps so far that were not applied because loss or gradient was not finite."},
+     "Steps so far that were not applied because they met values that are not finite."},
     {metric::kProbeLossFp8, "octavo_divergence_probe_loss_fp8", "nats",
      "Loss of the step's first micro-batch, forward under the FP8 recipe."},
     {metric::kProbeLossBf16, "octavo_divergence_probe_loss_bf16", "nats",
@@ -30,8 +30,16 @@ constexpr MetricRow kTable[] = {
      "Training loss of the baseline job at the same step."},
     {metric::kBaselineRatio, "octavo_divergence_baseline_ratio", "ratio",
      "(loss - baseline loss) / baseline loss at the same step: what training in FP8 costs."},
-    {metric::kFp8NonfiniteInputs, "octavo_fp8_nonfinite_inputs", "count",
-     "NaN and Inf values that FP8 quantisation met in the step."},
+    {metric::kNonfiniteActivations, "octavo_nonfinite_activations", "count",
+     "NaN and Inf values among the inputs of FP8 linear layers in the step, which is then not "
+     "applied."},
+    {metric::kNonfiniteOutputGradients, "octavo_nonfinite_output_gradients", "count",
+     "NaN and Inf values among the output gradients of FP8 linear layers in the step, which is "
+     "then not applied."},
+    {metric::kNonfiniteNormRows, "octavo_nonfinite_norm_rows", "count",
+     "Rows whose sum of squares overflowed in an RMSNorm in the step, which is then not applied."},
+    {metric::kNonfiniteWeights, "octavo_nonfinite_weights", "count",
+     "Weights that are NaN or Inf in BF16; no step is applied while there is one."},
 };
 
 }  // namespace

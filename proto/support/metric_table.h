@@ -29,7 +29,10 @@ inline constexpr absl::string_view kProbeLossBf16 = "divergence/probe_loss_bf16"
 inline constexpr absl::string_view kProbeRatio = "divergence/probe_ratio";
 inline constexpr absl::string_view kBaselineLoss = "divergence/baseline_loss";
 inline constexpr absl::string_view kBaselineRatio = "divergence/baseline_ratio";
-inline constexpr absl::string_view kFp8NonfiniteInputs = "fp8/nonfinite_inputs";
+inline constexpr absl::string_view kNonfiniteActivations = "nonfinite/activations";
+inline constexpr absl::string_view kNonfiniteOutputGradients = "nonfinite/output_gradients";
+inline constexpr absl::string_view kNonfiniteNormRows = "nonfinite/norm_rows";
+inline constexpr absl::string_view kNonfiniteWeights = "nonfinite/weights";
 }  // namespace metric
 
 absl::Span<const MetricRow> MetricTable();

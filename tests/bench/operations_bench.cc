@@ -144,7 +144,7 @@ void MeasureLinear(Bench* bench) {
                                .columns = kWidth,
                                .by_rows = bench->Quantized(input),
                                .by_columns = bench->Quantized(Turned(input)),
-                               .nonfinite = bench->Put<uint32_t>({0})};
+                               .nonfinite = bench->Put<uint64_t>({0})};
   const QuantizeBlocks blocks = {.x = bench->Put(testing_support::Normal(kInner * kWidth, 2)),
                                  .rows = kInner,
                                  .columns = kWidth,

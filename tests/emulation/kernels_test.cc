@@ -155,7 +155,7 @@ TEST_P(Emulated, QuantizedTilesEqualTheCpuBackendByteForByte) {
     const QuantizedSpec columns = Spec(columns_, rows_, Tile::k1x128, Role::kB, element);
     const Tensor cuda_rows = CudaTensor(rows), cuda_columns = CudaTensor(columns);
     const Tensor cpu_rows = CpuTensor(rows), cpu_columns = CpuTensor(columns);
-    uint32_t cuda_nonfinite = 0, cpu_nonfinite = 0;
+    uint64_t cuda_nonfinite = 0, cpu_nonfinite = 0;
     QuantizeTiles op = {.x = x.data(),
                         .rows = rows_,
                         .columns = columns_,

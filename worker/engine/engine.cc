@@ -107,8 +107,6 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Prepare(const RunPlan& plan,
   if (fresh) {
     ASSIGN_OR_RETURN(parts.state.initial_holdout, MeasureHoldout(parts));
   }
-  // Steps report what they met themselves.
-  RETURN_IF_ERROR(parts.transformer->TakeNonfiniteInputs().status());
   return std::make_unique<Run>(std::move(parts));
 }
 

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
+#include "worker/engine/model/nonfinite.h"
 #include "worker/engine/plan.h"
 
 namespace octavo::engine {
@@ -26,10 +27,11 @@ struct StepReport {
   int64_t step_tokens = 0;
   int64_t total_tokens = 0;  // over the whole run
   double seconds = 0;        // without probe
-  bool applied = true;  // false: loss or gradient was not finite, nothing changed but the step and
-                        // data position
-  int64_t nonfinite_steps = 0;   // so far
-  int64_t nonfinite_inputs = 0;  // met by FP8 quantisation in this step
+  // False: the loss, the gradient or a value counted in `nonfinite` was not finite. Nothing changed
+  // but the step and the data position.
+  bool applied = true;
+  int64_t nonfinite_steps = 0;  // so far
+  NonfiniteCounts nonfinite;    // met in this step
   int64_t peak_memory_bytes = 0;
   std::optional<Probe> probe;
 };
@@ -50,8 +52,9 @@ struct FinalReport {
   std::optional<HoldoutReport> initial_holdout;
   std::optional<HoldoutReport> holdout;
   std::optional<ExactMatchReport> exact_match;
-  kernels::GemmCounts
-      training_gemms;  // of this process's steps; probes and evaluations are not counted
+  // Of this process's steps; probes and evaluations are not counted.
+  kernels::GemmCounts training_gemms;
+  NonfiniteCounts nonfinite;  // of the same steps; `first` is that of the last that met any
   int64_t parameters = 0;
   std::string weights_sha256;
   std::vector<std::string> warnings;

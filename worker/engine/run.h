@@ -55,10 +55,12 @@ class Run final : public Engine {
   absl::Status Accumulate(const std::vector<Batch>& batches, StepReport* report);
   absl::Status Update(StepReport* report);
   absl::Status CountStep(const StepReport& report);
+  absl::StatusOr<std::string> DescribeNonfinite(const StepReport& report) const;
 
   RunParts parts_;
   SystemClock clock_;
   kernels::GemmCounts training_gemms_;
+  NonfiniteCounts nonfinite_;  // FinalReport::nonfinite
 };
 
 }  // namespace octavo::engine

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "proto/support/metric_table.h"
 
@@ -32,7 +33,13 @@ std::vector<v1::MetricPoint> MakeMetricPoints(const engine::StepReport& report, 
   add(metric::kStepSeconds, report.seconds);
   add(metric::kMemoryPeakBytes, static_cast<double>(report.peak_memory_bytes));
   add(metric::kNonfiniteSteps, static_cast<double>(report.nonfinite_steps));
-  add(metric::kFp8NonfiniteInputs, static_cast<double>(report.nonfinite_inputs));
+  const auto count = [&](engine::NonfiniteKind kind) {
+    return static_cast<double>(report.nonfinite.of(kind));
+  };
+  add(metric::kNonfiniteActivations, count(engine::NonfiniteKind::kActivation));
+  add(metric::kNonfiniteOutputGradients, count(engine::NonfiniteKind::kOutputGradient));
+  add(metric::kNonfiniteNormRows, count(engine::NonfiniteKind::kNormRow));
+  add(metric::kNonfiniteWeights, count(engine::NonfiniteKind::kWeight));
   if (report.probe.has_value()) {
     const auto& [fp8, bf16] = *report.probe;
     add(metric::kProbeLossFp8, fp8);
@@ -51,7 +58,13 @@ std::string DescribeStep(const engine::StepReport& report, int64_t steps) {
     const auto& [fp8, bf16] = *report.probe;
     absl::StrAppendFormat(&line, " probe fp8 %.4f bf16 %.4f", fp8, bf16);
   }
-  if (!report.applied) line += " NOT APPLIED: loss or gradient is not finite";
+  if (report.applied) return line;
+  if (report.step_tokens == 0) return line + " NOT APPLIED: no target token";
+  line += " NOT APPLIED: not finite";
+  if (report.nonfinite.any()) {
+    absl::StrAppend(&line, ", first in ", engine::NameOf(report.nonfinite.first_kind), " of ",
+                    report.nonfinite.first_module);
+  }
   return line;
 }
 

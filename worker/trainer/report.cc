@@ -66,6 +66,15 @@ Json MessageToJson(const Message& message) {
   return object;
 }
 
+void AddNonfinite(const engine::NonfiniteCounts& from, v1::NonfiniteValues* to) {
+  to->set_activations(from.of(engine::NonfiniteKind::kActivation));
+  to->set_output_gradients(from.of(engine::NonfiniteKind::kOutputGradient));
+  to->set_norm_rows(from.of(engine::NonfiniteKind::kNormRow));
+  to->set_weights(from.of(engine::NonfiniteKind::kWeight));
+  if (from.any())
+    to->set_last(absl::StrCat(engine::NameOf(from.first_kind), " of ", from.first_module));
+}
+
 void AddHoldout(const engine::FinalReport& from, v1::RunReport* report) {
   if (!from.holdout.has_value()) return;
   v1::Holdout* holdout = report->mutable_holdout();
@@ -89,6 +98,7 @@ void AddFinalReport(const engine::FinalReport& final_report,
   report->set_parameters(final_report.parameters);
   report->set_weights_sha256(final_report.weights_sha256);
   for (const std::string& warning : final_report.warnings) report->add_warnings(warning);
+  AddNonfinite(final_report.nonfinite, report->mutable_nonfinite());
   AddHoldout(final_report, report);
   if (final_report.exact_match.has_value()) {
     report->mutable_exact_match()->set_correct(final_report.exact_match->correct);

@@ -49,9 +49,9 @@ OCTAVO_DEVICE uint32_t WarpSum(uint32_t x) {
 
 // Blocks run one after another on the host and threads of a block on one OS thread, so a plain
 // addition is atomic there.
-OCTAVO_DEVICE void AtomicAdd(uint32_t* counter, uint32_t amount) {
+OCTAVO_DEVICE void AtomicAdd(uint64_t* counter, uint64_t amount) {
 #ifdef __CUDACC__
-  atomicAdd(counter, amount);
+  atomicAdd(reinterpret_cast<unsigned long long*>(counter), amount);
 #else
   __atomic_fetch_add(counter, amount, __ATOMIC_RELAXED);
 #endif

@@ -114,7 +114,7 @@ TEST_F(Fp8Golden, TilesWithOneNonfiniteElementHaveTheGoldenCodes) {
     const auto columns = static_cast<int64_t>(x.size()) / rows;
     Device device;
     const QuantizedTensor tensor = MakeQuantized(&device, Spec(rows, columns, Tile::k1x128));
-    uint32_t* const nonfinite = device.Put<uint32_t>({0});
+    uint64_t* const nonfinite = device.Put<uint64_t>({0});
     ASSERT_TRUE(device
                     ->Run(kernels::QuantizeTiles{.x = device.Put(x),
                                                  .rows = rows,

@@ -50,6 +50,22 @@ TEST_P(ElementwiseOn, CastToBfloat16RoundsAsTheScalarRuleIncludingExtremes) {
   EXPECT_EQ(testing_support::Bits(device.Get(y, count)), testing_support::Bits(want));
 }
 
+TEST(CastToBfloat16, CountsWhatIsNotFiniteInBfloat16) {
+  Device device;
+  constexpr int64_t kCount = 20000;  // several chunks
+  std::vector<float> x(kCount, 3.38e38f);
+  x[0] = 3.4e38f;  // finite in float32, but nearer to 2^128 than to BF16's largest number
+  x[8191] = kNaN, x[8192] = -kInfinity, x[kCount - 1] = kInfinity;
+  uint64_t* const nonfinite = device.Put<uint64_t>({7});
+  ASSERT_TRUE(device
+                  ->Run(CastToBfloat16{.x = device.Put(x),
+                                       .y = device.Make<bfloat16>(kCount),
+                                       .count = kCount,
+                                       .nonfinite = nonfinite})
+                  .ok());
+  EXPECT_EQ(device.Get(nonfinite, 1)[0], 11u);
+}
+
 TEST(CountedOperations, DoNothingForNoElements) {
   Device device;
   EXPECT_TRUE(device->Run(Add{.a = nullptr, .b = nullptr, .y = nullptr, .count = 0}).ok());

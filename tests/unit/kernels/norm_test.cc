@@ -1,6 +1,7 @@
 // RMSNorm against float64, within the bounds of kernels/ops/norm.h.
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -127,6 +128,30 @@ TEST_P(NormOn, AZeroRowStaysZeroAndLargeRowsDoNotOverflow) {
   const ForwardResult result = RunForward(c);
   EXPECT_TRUE(ForwardShare(c, result).Holds("y"));
   EXPECT_EQ(result.y[0], 0.0);
+}
+
+// A sum of squares beyond float32 gives r = 0: the row becomes 0, and nothing but the counter says
+// so.
+TEST(RmsNormForward, CountsRowsWhoseSumOfSquaresLeavesFloat32) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+  Device device;
+  std::vector<bfloat16> x;
+  for (const float value : {1.0f, 1e18f, 3e19f, kInfinity, kNaN, 0.0f})
+    x.insert(x.end(), 40, ToBfloat16(value));
+  RmsNormForward op = {.x = device.Put(x),
+                       .weight = device.Put(std::vector<bfloat16>(40, ToBfloat16(1.0f))),
+                       .y = device.Make<bfloat16>(240),
+                       .inverse_rms = device.Make<float>(6),
+                       .rows = 6,
+                       .columns = 40,
+                       .epsilon = static_cast<float>(kEpsilon),
+                       .nonfinite = device.Put<uint64_t>({10})};
+  ASSERT_TRUE(device->Run(op).ok());
+  EXPECT_EQ(device.Get(op.nonfinite, 1)[0], 13u);
+  EXPECT_EQ(device.Get(op.inverse_rms, 6)[2], 0.0f);
+  op.inverse_rms = nullptr;
+  EXPECT_EQ(device->Run(op).message(), "RmsNormForward: inverse_rms is null");
 }
 
 TEST(RmsNormForward, MayWriteOverItsInputAndLeaveOutTheInverse) {

@@ -83,7 +83,7 @@ Quantized Quantize(const Matrix& m, int64_t tile_rows, Element element = Element
 struct TilesResult {
   Quantized rows;
   Quantized columns;
-  uint32_t nonfinite;
+  uint64_t nonfinite;
   bool operator==(const TilesResult&) const = default;
 };
 
@@ -101,7 +101,7 @@ TilesResult RunTiles(const Matrix& m, int threads = 2, Element element = Element
                             .columns = m.columns,
                             .by_rows = MakeQuantized(&device, rows),
                             .by_columns = MakeQuantized(&device, columns),
-                            .nonfinite = device.Put<uint32_t>({0})};
+                            .nonfinite = device.Put<uint64_t>({0})};
   EXPECT_TRUE(device->Run(op).ok());
   return {.rows = GetQuantized(&device, op.by_rows),
           .columns = GetQuantized(&device, op.by_columns),
@@ -111,7 +111,7 @@ TilesResult RunTiles(const Matrix& m, int threads = 2, Element element = Element
 struct BlocksResult {
   Quantized normal;
   Quantized transposed;
-  uint32_t nonfinite;
+  uint64_t nonfinite;
   bool operator==(const BlocksResult&) const = default;
 };
 
@@ -131,7 +131,7 @@ BlocksResult RunBlocks(const Matrix& m, Element element = Element::kE4M3) {
       .columns = m.columns,
       .normal = MakeQuantized(&device, BlockSpec(m.rows, m.columns, element)),
       .transposed = MakeQuantized(&device, BlockSpec(m.columns, m.rows, element)),
-      .nonfinite = device.Put<uint32_t>({0})};
+      .nonfinite = device.Put<uint64_t>({0})};
   EXPECT_TRUE(device->Run(op).ok());
   return {.normal = GetQuantized(&device, op.normal),
           .transposed = GetQuantized(&device, op.transposed),
@@ -295,9 +295,22 @@ TEST(Quantize, TheCounterIsAddedTo) {
                              .columns = 3,
                              .normal = MakeQuantized(&device, BlockSpec(1, 3, Element::kE4M3)),
                              .transposed = {},
-                             .nonfinite = device.Put<uint32_t>({40})};
+                             .nonfinite = device.Put<uint64_t>({40})};
   ASSERT_TRUE(device->Run(op).ok());
   EXPECT_EQ(device.Get(op.nonfinite, 1)[0], 42u);
+}
+
+// The counter is a wide one: 2^32 values that are not finite must not look like none.
+TEST(Quantize, TheCounterDoesNotWrapAround) {
+  Device device;
+  const QuantizeBlocks op = {.x = device.Put<float>({kNaN}),
+                             .rows = 1,
+                             .columns = 1,
+                             .normal = MakeQuantized(&device, BlockSpec(1, 1, Element::kE4M3)),
+                             .transposed = {},
+                             .nonfinite = device.Put<uint64_t>({0xFFFFFFFF})};
+  ASSERT_TRUE(device->Run(op).ok());
+  EXPECT_EQ(device.Get(op.nonfinite, 1)[0], uint64_t{1} << 32);
 }
 
 TEST(Quantize, AFloat32ThatRoundsUpToInfinityIsCounted) {

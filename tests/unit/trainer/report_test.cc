@@ -50,6 +50,9 @@ TEST(AddFinalReport, HandsOnWhatTheEngineFound) {
   from.initial_holdout = {.tokens = 5, .tokens_sha256 = "t", .loss_bf16 = 5.5, .loss_fp8 = 5.6};
   from.holdout = {.tokens = 5, .tokens_sha256 = "t", .loss_bf16 = 3.5, .loss_fp8 = 3.6};
   from.exact_match = {.correct = 1, .total = 2};
+  from.nonfinite = {.of_kind = {5, 6, 7, 8},
+                    .first_module = "model.norm",
+                    .first_kind = engine::NonfiniteKind::kNormRow};
   v1::RunReport report;
   AddFinalReport(from, {.name = "cpu", .device = "D", .matmul = "M", .memory_bytes = 1}, &report);
   EXPECT_EQ(report.fp8_gemms(), 21);
@@ -62,6 +65,11 @@ TEST(AddFinalReport, HandsOnWhatTheEngineFound) {
   EXPECT_EQ(report.holdout().initial_loss_bf16(), 5.5);
   EXPECT_EQ(report.holdout().initial_loss_fp8(), 5.6);
   EXPECT_EQ(report.exact_match().correct(), 1);
+  EXPECT_EQ(report.nonfinite().activations(), 5);
+  EXPECT_EQ(report.nonfinite().output_gradients(), 6);
+  EXPECT_EQ(report.nonfinite().norm_rows(), 7);
+  EXPECT_EQ(report.nonfinite().weights(), 8);
+  EXPECT_EQ(report.nonfinite().last(), "norm rows of model.norm");
   EXPECT_EQ(report.backend(), "cpu: D, GEMMs by M");
 }
 
@@ -92,7 +100,7 @@ TEST(MakeMetricPoints, UsesOnlyNamesOfTheTable) {
   step.seconds = 2;
   step.probe = engine::Probe{.loss_fp8 = 2, .loss_bf16 = 1};
   const auto points = MakeMetricPoints(step, absl::UnixEpoch() + absl::Seconds(5));
-  EXPECT_EQ(points.size(), 12u);
+  EXPECT_EQ(points.size(), 15u);
   for (const v1::MetricPoint& point : points) {
     EXPECT_NE(FindMetric(point.name()), nullptr) << point.name();
     EXPECT_EQ(point.step(), 3);
@@ -117,6 +125,29 @@ TEST(MakeMetricPoints, LeavesOutWhatIsNotFinite) {
   const auto points = MakeMetricPoints(step, absl::UnixEpoch());
   EXPECT_TRUE(std::isnan(ValueOf(points, metric::kLoss)));
   EXPECT_EQ(ValueOf(points, metric::kGradientNorm), 1);
+}
+
+TEST(MakeMetricPoints, CountsEachKindOfValueThatIsNotFinite) {
+  engine::StepReport step;
+  step.nonfinite.of_kind = {1, 2, 3, 4};
+  const auto points = MakeMetricPoints(step, absl::UnixEpoch());
+  EXPECT_EQ(ValueOf(points, metric::kNonfiniteActivations), 1);
+  EXPECT_EQ(ValueOf(points, metric::kNonfiniteOutputGradients), 2);
+  EXPECT_EQ(ValueOf(points, metric::kNonfiniteNormRows), 3);
+  EXPECT_EQ(ValueOf(points, metric::kNonfiniteWeights), 4);
+}
+
+TEST(DescribeStep, SaysWhyAStepWasNotApplied) {
+  engine::StepReport step;
+  step.applied = false;
+  EXPECT_THAT(DescribeStep(step, 9), HasSubstr("NOT APPLIED: no target token"));
+  step.step_tokens = 5;
+  EXPECT_THAT(DescribeStep(step, 9), ::testing::EndsWith("NOT APPLIED: not finite"));
+  step.nonfinite = {.of_kind = {1, 0, 0, 0},
+                    .first_module = "model.layers.1.mlp.down_proj",
+                    .first_kind = engine::NonfiniteKind::kActivation};
+  EXPECT_THAT(DescribeStep(step, 9),
+              ::testing::EndsWith("first in activations of model.layers.1.mlp.down_proj"));
 }
 
 TEST(CauseOf, DependsOnWhatWasBeingDone) {

@@ -64,11 +64,11 @@ absl::StatusOr<AttentionActivations> AttentionBlock::CreateActivations(
   return activations;
 }
 
-absl::Status AttentionBlock::UpdateWeights(const float* master, uint32_t* nonfinite,
+absl::Status AttentionBlock::UpdateWeights(const float* master, const NonfiniteCounters& nonfinite,
                                            kernels::Backend* backend) {
-  RETURN_IF_ERROR(norm_.UpdateWeights(master, backend));
-  if (q_norm_) RETURN_IF_ERROR(q_norm_->UpdateWeights(master, backend));
-  if (k_norm_) RETURN_IF_ERROR(k_norm_->UpdateWeights(master, backend));
+  RETURN_IF_ERROR(norm_.UpdateWeights(master, nonfinite, backend));
+  if (q_norm_) RETURN_IF_ERROR(q_norm_->UpdateWeights(master, nonfinite, backend));
+  if (k_norm_) RETURN_IF_ERROR(k_norm_->UpdateWeights(master, nonfinite, backend));
   for (Linear* linear : {&q_, &k_, &v_, &o_}) {
     RETURN_IF_ERROR(linear->UpdateWeights(master, nonfinite, backend));
   }
@@ -86,7 +86,12 @@ absl::Status AttentionBlock::Forward(const Pass& pass, const bfloat16* x, bfloat
   LinearInput input = {.values = result, .rows = {}, .transposed = {}};
   if (pass.fp8 && o_.is_fp8()) {
     input.rows = workspace.row_tiles.Tensor(pass.tokens, columns);
-    RETURN_IF_ERROR(QuantizeActivation(pass, result, columns, input.rows, {}));
+    RETURN_IF_ERROR(
+        Quantize(pass, {.values = result,
+                        .columns = columns,
+                        .rows = input.rows,
+                        .transposed = {},
+                        .nonfinite = pass.nonfinite->At(o_.module(), NonfiniteKind::kActivation)}));
   }
   RETURN_IF_ERROR(o_.Forward(pass, input, workspace.branch.data()));
   return pass.backend->Run(kernels::Add{
@@ -201,7 +206,11 @@ absl::Status AttentionBlock::BackwardOutput(const Pass& pass,
   LinearInput input = {.values = result, .rows = {}, .transposed = {}};
   if (o_.is_fp8()) {
     input.transposed = workspace.input_tiles.Tensor(columns, pass.tokens);
-    RETURN_IF_ERROR(QuantizeActivation(pass, result, columns, {}, input.transposed));
+    RETURN_IF_ERROR(Quantize(pass, {.values = result,
+                                    .columns = columns,
+                                    .rows = {},
+                                    .transposed = input.transposed,
+                                    .nonfinite = nullptr}));
   }
   return o_.Backward(pass, dx, input,
                      {workspace.attention.data(), ResultType::kBfloat16, /*accumulate=*/false});

@@ -40,7 +40,8 @@ class AttentionBlock {
                                                kernels::Backend* backend);
   absl::StatusOr<AttentionActivations> CreateActivations(int64_t max_tokens, bool for_training,
                                                          kernels::Backend* backend) const;
-  absl::Status UpdateWeights(const float* master, uint32_t* nonfinite, kernels::Backend* backend);
+  absl::Status UpdateWeights(const float* master, const NonfiniteCounters& nonfinite,
+                             kernels::Backend* backend);
 
   // `y` may be x.
   absl::Status Forward(const Pass& pass, const kernels::bfloat16* x, kernels::bfloat16* y,

@@ -20,8 +20,9 @@ class Head {
  public:
   static absl::StatusOr<Head> Create(const ModelConfig& config, const ParameterIndex& parameters,
                                      int64_t max_tokens, kernels::Backend* backend);
-  absl::Status UpdateWeights(const float* master, kernels::Backend* backend) {
-    return norm_.UpdateWeights(master, backend);
+  absl::Status UpdateWeights(const float* master, const NonfiniteCounters& nonfinite,
+                             kernels::Backend* backend) {
+    return norm_.UpdateWeights(master, nonfinite, backend);
   }
 
   // Loss of every token into workspace.loss. x is [N, D]; `weight`, here and below, [V, D].

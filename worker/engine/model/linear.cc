@@ -9,14 +9,13 @@ using kernels::Layout;
 using kernels::QuantizedTensor;
 using kernels::ResultType;
 
-absl::Status QuantizeActivation(const Pass& pass, const bfloat16* values, int64_t columns,
-                                const QuantizedTensor& rows, const QuantizedTensor& transposed) {
-  return pass.backend->Run(kernels::QuantizeTiles{.x = values,
+absl::Status Quantize(const Pass& pass, const Quantisation& quantisation) {
+  return pass.backend->Run(kernels::QuantizeTiles{.x = quantisation.values,
                                                   .rows = pass.tokens,
-                                                  .columns = columns,
-                                                  .by_rows = rows,
-                                                  .by_columns = transposed,
-                                                  .nonfinite = pass.nonfinite});
+                                                  .columns = quantisation.columns,
+                                                  .by_rows = quantisation.rows,
+                                                  .by_columns = quantisation.transposed,
+                                                  .nonfinite = quantisation.nonfinite});
 }
 
 absl::StatusOr<Linear> Linear::Create(const std::string& module, const ParameterIndex& parameters,
@@ -24,6 +23,7 @@ absl::StatusOr<Linear> Linear::Create(const std::string& module, const Parameter
                                       kernels::Backend* backend) {
   const ParameterSpec& weight = parameters.Get(module + ".weight");
   Linear linear;
+  linear.module_ = weight.module_index;
   linear.outputs_ = weight.rows;
   linear.inputs_ = weight.columns;
   linear.offset_ = weight.offset;
@@ -39,11 +39,11 @@ absl::StatusOr<Linear> Linear::Create(const std::string& module, const Parameter
   return linear;
 }
 
-absl::Status Linear::UpdateWeights(const float* master, uint32_t* nonfinite,
+absl::Status Linear::UpdateWeights(const float* master, const NonfiniteCounters& nonfinite,
                                    kernels::Backend* backend) {
   if (fp8_) RETURN_IF_ERROR(fp8_->Update(master, nonfinite, backend));
-  if (bf16_) RETURN_IF_ERROR(bf16_->Update(master, backend));
-  if (bias_) RETURN_IF_ERROR(bias_->Update(master, backend));
+  if (bf16_) RETURN_IF_ERROR(bf16_->Update(master, nonfinite, backend));
+  if (bias_) RETURN_IF_ERROR(bias_->Update(master, nonfinite, backend));
   return absl::OkStatus();
 }
 
@@ -95,7 +95,12 @@ absl::Status Linear::BackwardFp8(const Pass& pass, const bfloat16* dy, const Lin
                                  const InputGradient& dx) const {
   const QuantizedTensor rows = pass.workspace->row_tiles.Tensor(pass.tokens, outputs_);
   const QuantizedTensor columns = pass.workspace->gradient_tiles.Tensor(outputs_, pass.tokens);
-  RETURN_IF_ERROR(QuantizeActivation(pass, dy, outputs_, rows, columns));
+  RETURN_IF_ERROR(
+      Quantize(pass, {.values = dy,
+                      .columns = outputs_,
+                      .rows = rows,
+                      .transposed = columns,
+                      .nonfinite = pass.nonfinite->At(module_, NonfiniteKind::kOutputGradient)}));
   RETURN_IF_ERROR(pass.backend->Run(kernels::GemmFp8{.a = rows,
                                                      .b = fp8_->transposed(),
                                                      .bias = nullptr,
@@ -137,8 +142,11 @@ absl::Status Linear::BackwardBfloat16(const Pass& pass, const bfloat16* dy,
 }
 
 InputReaders ReadersOf(std::initializer_list<const Linear*> layers) {
-  InputReaders readers = {.fp8 = false, .bf16 = false};
-  for (const Linear* layer : layers) (layer->is_fp8() ? readers.fp8 : readers.bf16) = true;
+  InputReaders readers = {.fp8 = false, .bf16 = false, .module = 0};
+  for (const Linear* layer : layers) {
+    if (layer->is_fp8() && !readers.fp8) readers.module = layer->module();
+    (layer->is_fp8() ? readers.fp8 : readers.bf16) = true;
+  }
   return readers;
 }
 
@@ -168,9 +176,13 @@ absl::StatusOr<LinearInput> KeptInput::Prepare(const Pass& pass, const bfloat16*
   LinearInput input = {.values = values, .rows = {}, .transposed = {}};
   if (!readers.fp8 || !pass.fp8) return input;
   input.rows = pass.workspace->row_tiles.Tensor(pass.tokens, columns_);
-  RETURN_IF_ERROR(QuantizeActivation(
-      pass, values, columns_, input.rows,
-      pass.train ? transposed_.Tensor(columns_, pass.tokens) : QuantizedTensor()));
+  RETURN_IF_ERROR(Quantize(
+      pass,
+      {.values = values,
+       .columns = columns_,
+       .rows = input.rows,
+       .transposed = pass.train ? transposed_.Tensor(columns_, pass.tokens) : QuantizedTensor(),
+       .nonfinite = pass.nonfinite->At(readers.module, NonfiniteKind::kActivation)}));
   return input;
 }
 

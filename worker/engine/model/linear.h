@@ -33,18 +33,25 @@ struct InputGradient {
 
 // Quantises [tokens, columns] along its rows and, of its transpose, along its columns; either may
 // have no data.
-absl::Status QuantizeActivation(const Pass& pass, const kernels::bfloat16* values, int64_t columns,
-                                const kernels::QuantizedTensor& rows,
-                                const kernels::QuantizedTensor& transposed);
+struct Quantisation {
+  const kernels::bfloat16* values;
+  int64_t columns;
+  kernels::QuantizedTensor rows;
+  kernels::QuantizedTensor transposed;
+  uint64_t* nonfinite;  // null: these values were counted before
+};
+absl::Status Quantize(const Pass& pass, const Quantisation& quantisation);
 
 class Linear {
  public:
   static absl::StatusOr<Linear> Create(const std::string& module, const ParameterIndex& parameters,
                                        const PrecisionPolicy& policy, bool for_training,
                                        kernels::Backend* backend);
-  absl::Status UpdateWeights(const float* master, uint32_t* nonfinite, kernels::Backend* backend);
+  absl::Status UpdateWeights(const float* master, const NonfiniteCounters& nonfinite,
+                             kernels::Backend* backend);
 
   bool is_fp8() const { return fp8_.has_value(); }
+  int64_t module() const { return module_; }  // ParameterSpec::module_index
   absl::Status Forward(const Pass& pass, const LinearInput& input, kernels::bfloat16* y) const;
   // `dy` is [tokens, rows of W].
   absl::Status Backward(const Pass& pass, const kernels::bfloat16* dy, const LinearInput& input,
@@ -59,6 +66,7 @@ class Linear {
                                 const LinearInput& input, const InputGradient& dx) const;
   const kernels::bfloat16* bias() const { return bias_ ? bias_->data() : nullptr; }
 
+  int64_t module_ = 0;
   int64_t outputs_ = 0;
   int64_t inputs_ = 0;
   int64_t offset_ = 0;            // of the weight in the flat arrays
@@ -69,8 +77,9 @@ class Linear {
 
 // Which kinds of linear layers read one input.
 struct InputReaders {
-  bool fp8;   // some are FP8
-  bool bf16;  // some are BF16
+  bool fp8;        // some are FP8
+  bool bf16;       // some are BF16
+  int64_t module;  // of the first FP8 reader, under which the input's values are counted
 };
 InputReaders ReadersOf(std::initializer_list<const Linear*> layers);
 

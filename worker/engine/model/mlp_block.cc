@@ -45,9 +45,9 @@ absl::StatusOr<MlpActivations> MlpBlock::CreateActivations(int64_t max_tokens, b
   return activations;
 }
 
-absl::Status MlpBlock::UpdateWeights(const float* master, uint32_t* nonfinite,
+absl::Status MlpBlock::UpdateWeights(const float* master, const NonfiniteCounters& nonfinite,
                                      kernels::Backend* backend) {
-  RETURN_IF_ERROR(norm_.UpdateWeights(master, backend));
+  RETURN_IF_ERROR(norm_.UpdateWeights(master, nonfinite, backend));
   for (Linear* linear : {&gate_, &up_, &down_}) {
     RETURN_IF_ERROR(linear->UpdateWeights(master, nonfinite, backend));
   }

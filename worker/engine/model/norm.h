@@ -14,8 +14,9 @@ class Norm {
  public:
   static absl::StatusOr<Norm> Create(const std::string& module, const ParameterIndex& parameters,
                                      double epsilon, kernels::Backend* backend);
-  absl::Status UpdateWeights(const float* master, kernels::Backend* backend) {
-    return weight_.Update(master, backend);
+  absl::Status UpdateWeights(const float* master, const NonfiniteCounters& nonfinite,
+                             kernels::Backend* backend) {
+    return weight_.Update(master, nonfinite, backend);
   }
 
   // `inverse_rms` is [rows]; null in evaluation.
@@ -34,6 +35,7 @@ class Norm {
 
  private:
   int64_t columns_ = 0;
+  int64_t module_ = 0;
   float epsilon_ = 0;
   Bfloat16Weight weight_;
 };

@@ -12,12 +12,14 @@ class LayoutBuilder {
  public:
   void Add(const std::string& module, const char* part, ParameterKind kind, int64_t rows,
            int64_t columns) {
+    if (layout_.parameters.empty() || layout_.parameters.back().module != module) ++modules_;
     layout_.parameters.push_back({.name = absl::StrCat(module, ".", part),
                                   .module = module,
                                   .kind = kind,
                                   .rows = rows,
                                   .columns = columns,
-                                  .offset = layout_.elements});
+                                  .offset = layout_.elements,
+                                  .module_index = modules_ - 1});
     const int64_t count = rows * columns;
     layout_.parameter_count += count;
     layout_.elements += (count + kAlignment - 1) / kAlignment * kAlignment;
@@ -53,6 +55,7 @@ class LayoutBuilder {
 
  private:
   ParameterLayout layout_;
+  int64_t modules_ = 0;  // so far; a module's parameters follow each other
 };
 
 }  // namespace

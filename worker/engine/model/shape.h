@@ -36,9 +36,10 @@ struct ParameterSpec {
   std::string name;    // Hugging Face's, e.g. "model.layers.0.self_attn.q_proj.weight"
   std::string module;  // name without the last part, what RecipePlan::keep_bf16 matches
   ParameterKind kind;
-  int64_t rows;     // output features; 1 for vectors
-  int64_t columns;  // input features, or the vector's length
-  int64_t offset;   // first element in the flat arrays; a multiple of 64
+  int64_t rows;              // output features; 1 for vectors
+  int64_t columns;           // input features, or the vector's length
+  int64_t offset;            // first element in the flat arrays; a multiple of 64
+  int64_t module_index = 0;  // of `module` among the layout's modules, in order
   bool is_matrix() const { return kind != ParameterKind::kNorm && kind != ParameterKind::kBias; }
   int64_t count() const { return rows * columns; }
 };

@@ -1,5 +1,6 @@
 #include "worker/engine/model/transformer.h"
 
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -52,13 +53,14 @@ class LayeredTransformer final : public Transformer {
                                 const Parameters& parameters) override;
   absl::StatusOr<std::vector<float>> Logits(const Batch& batch, const std::vector<int64_t>& indices,
                                             RecipePlan::Precision precision) override;
-  absl::StatusOr<int64_t> TakeNonfiniteInputs() override;
+  absl::StatusOr<NonfiniteCounts> ReadNonfinite() override { return nonfinite_.Read(backend_); }
+  absl::Status ClearNonfinite() override { return nonfinite_.ClearPasses(backend_); }
 
  private:
   absl::Status AllocateLayers(const ModelConfig& config, const ParameterIndex& index,
                               const PrecisionPolicy& policy);
   absl::StatusOr<LayerActivations> AllocateActivations(const Layer& layer) const;
-  absl::StatusOr<Pass> Begin(const Batch& batch, bool fp8);
+  absl::StatusOr<Pass> Begin(const Batch& batch, bool fp8, const NonfiniteCounters& nonfinite);
   const Bfloat16Weight& head_weight() const { return shape_.tied ? embedding_ : *untied_head_; }
 
   // The residual stream passes through the first layer's attention_input and stays there.
@@ -86,7 +88,8 @@ class LayeredTransformer final : public Transformer {
   Buffer<bfloat16> final_input_;               // [N, D]; empty without training
   Workspace workspace_;
   DeviceBatch batch_;
-  Buffer<uint32_t> nonfinite_;  // [1]
+  NonfiniteCounters nonfinite_;             // of training passes and of weights
+  NonfiniteCounters evaluation_nonfinite_;  // of the evaluation at hand
 };
 
 absl::Status LayeredTransformer::Allocate(const ModelConfig& config, const ParameterLayout& layout,
@@ -108,8 +111,9 @@ absl::Status LayeredTransformer::Allocate(const ModelConfig& config, const Param
                                                   .any_fp8 = policy.any_fp8()},
                                                  backend_));
   ASSIGN_OR_RETURN(batch_, DeviceBatch::Create(config, max_tokens_, backend_));
-  ASSIGN_OR_RETURN(nonfinite_, Buffer<uint32_t>::Create(backend_, 1));
-  return backend_->Run(kernels::FillZero{.memory = nonfinite_.data(), .bytes = nonfinite_.bytes()});
+  ASSIGN_OR_RETURN(nonfinite_, NonfiniteCounters::Create(layout, backend_));
+  ASSIGN_OR_RETURN(evaluation_nonfinite_, NonfiniteCounters::Create(layout, backend_));
+  return absl::OkStatus();
 }
 
 absl::Status LayeredTransformer::AllocateLayers(const ModelConfig& config,
@@ -147,16 +151,18 @@ absl::StatusOr<LayerActivations> LayeredTransformer::AllocateActivations(const L
 
 absl::Status LayeredTransformer::UpdateWeights(const Parameters& parameters) {
   master_ = parameters.master();
-  RETURN_IF_ERROR(embedding_.Update(master_, backend_));
-  if (untied_head_) RETURN_IF_ERROR(untied_head_->Update(master_, backend_));
+  RETURN_IF_ERROR(nonfinite_.ClearWeights(backend_));
+  RETURN_IF_ERROR(embedding_.Update(master_, nonfinite_, backend_));
+  if (untied_head_) RETURN_IF_ERROR(untied_head_->Update(master_, nonfinite_, backend_));
   for (Layer& layer : layers_) {
-    RETURN_IF_ERROR(layer.attention.UpdateWeights(master_, nonfinite_.data(), backend_));
-    RETURN_IF_ERROR(layer.mlp.UpdateWeights(master_, nonfinite_.data(), backend_));
+    RETURN_IF_ERROR(layer.attention.UpdateWeights(master_, nonfinite_, backend_));
+    RETURN_IF_ERROR(layer.mlp.UpdateWeights(master_, nonfinite_, backend_));
   }
-  return head_.UpdateWeights(master_, backend_);
+  return head_.UpdateWeights(master_, nonfinite_, backend_);
 }
 
-absl::StatusOr<Pass> LayeredTransformer::Begin(const Batch& batch, bool fp8) {
+absl::StatusOr<Pass> LayeredTransformer::Begin(const Batch& batch, bool fp8,
+                                               const NonfiniteCounters& nonfinite) {
   CHECK(master_ != nullptr);  // UpdateWeights comes first
   RETURN_IF_ERROR(batch_.Upload(batch, backend_));
   Pass pass = {};
@@ -164,7 +170,7 @@ absl::StatusOr<Pass> LayeredTransformer::Begin(const Batch& batch, bool fp8) {
   pass.workspace = &workspace_;
   pass.fp8 = fp8;
   pass.master = master_;
-  pass.nonfinite = nonfinite_.data();
+  pass.nonfinite = &nonfinite;
   batch_.Describe(&pass);
   return pass;
 }
@@ -213,11 +219,19 @@ absl::Status LayeredTransformer::BackwardLayers(const Pass& pass, bfloat16* dx) 
 
 absl::StatusOr<LossSum> LayeredTransformer::Evaluate(const Batch& batch,
                                                      RecipePlan::Precision precision) {
-  ASSIGN_OR_RETURN(const Pass pass,
-                   Begin(batch, recipe_fp8_ && precision == RecipePlan::Precision::kFp8));
+  RETURN_IF_ERROR(evaluation_nonfinite_.ClearPasses(backend_));
+  ASSIGN_OR_RETURN(
+      const Pass pass,
+      Begin(batch, recipe_fp8_ && precision == RecipePlan::Precision::kFp8, evaluation_nonfinite_));
   RETURN_IF_ERROR(EvaluateLayers(pass));
   RETURN_IF_ERROR(head_.Loss(pass, head_weight(), activations_[0].attention_input.data()));
-  return SumLoss(batch);
+  ASSIGN_OR_RETURN(LossSum loss, SumLoss(batch));
+  ASSIGN_OR_RETURN(const NonfiniteCounts of_pass, evaluation_nonfinite_.Read(backend_));
+  ASSIGN_OR_RETURN(const NonfiniteCounts of_weights, nonfinite_.Read(backend_));
+  if (of_pass.any() || of_weights.of(NonfiniteKind::kWeight) > 0) {
+    loss.sum = std::numeric_limits<double>::quiet_NaN();
+  }
+  return loss;
 }
 
 absl::StatusOr<LossSum> LayeredTransformer::Train(const Batch& batch, double gradient_scale,
@@ -225,7 +239,7 @@ absl::StatusOr<LossSum> LayeredTransformer::Train(const Batch& batch, double gra
   CHECK(for_training_);
   // Without a target every gradient is exactly zero.
   if (CountTargets(batch) == 0) return LossSum();
-  ASSIGN_OR_RETURN(Pass pass, Begin(batch, recipe_fp8_));
+  ASSIGN_OR_RETURN(Pass pass, Begin(batch, recipe_fp8_, nonfinite_));
   pass.train = true;
   pass.gradient = parameters.gradient();
   RETURN_IF_ERROR(ForwardLayers(pass));
@@ -247,8 +261,9 @@ absl::StatusOr<std::vector<float>> LayeredTransformer::Logits(const Batch& batch
                                                               const std::vector<int64_t>& indices,
                                                               RecipePlan::Precision precision) {
   for (const int64_t index : indices) CHECK(index >= 0 && index < batch.tokens());
-  ASSIGN_OR_RETURN(const Pass pass,
-                   Begin(batch, recipe_fp8_ && precision == RecipePlan::Precision::kFp8));
+  ASSIGN_OR_RETURN(
+      const Pass pass,
+      Begin(batch, recipe_fp8_ && precision == RecipePlan::Precision::kFp8, evaluation_nonfinite_));
   RETURN_IF_ERROR(EvaluateLayers(pass));
   return head_.Logits(pass, head_weight(), activations_[0].attention_input.data(), indices);
 }
@@ -261,14 +276,6 @@ absl::StatusOr<LossSum> LayeredTransformer::SumLoss(const Batch& batch) const {
   loss.tokens = CountTargets(batch);
   for (const float value : losses) loss.sum += value;
   return loss;
-}
-
-absl::StatusOr<int64_t> LayeredTransformer::TakeNonfiniteInputs() {
-  uint32_t count = 0;
-  RETURN_IF_ERROR(backend_->CopyOut(&count, nonfinite_.data(), sizeof(count)));
-  RETURN_IF_ERROR(
-      backend_->Run(kernels::FillZero{.memory = nonfinite_.data(), .bytes = nonfinite_.bytes()}));
-  return count;
 }
 
 }  // namespace

@@ -10,13 +10,16 @@
 #include "kernels/backend.h"
 #include "worker/engine/batch.h"
 #include "worker/engine/model/config.h"
+#include "worker/engine/model/nonfinite.h"
 #include "worker/engine/parameters.h"
 #include "worker/engine/plan.h"
 
 namespace octavo::engine {
 
 struct LossSum {
-  double sum = 0;      // nats over target tokens, float64 over float32 rows, in row order
+  // Nats over target tokens, float64 over float32 rows, in row order. Of an evaluation that met
+  // values that are not finite, NaN: behind a quantisation the sum would hide them.
+  double sum = 0;
   int64_t tokens = 0;  // target tokens
 };
 
@@ -55,8 +58,9 @@ class Transformer {
                                                     const std::vector<int64_t>& indices,
                                                     RecipePlan::Precision precision) = 0;
 
-  // NaN and Inf that quantisation has met since the last call.
-  virtual absl::StatusOr<int64_t> TakeNonfiniteInputs() = 0;
+  // What the passes of Train have met since ClearNonfinite, and the weights since UpdateWeights.
+  virtual absl::StatusOr<NonfiniteCounts> ReadNonfinite() = 0;
+  virtual absl::Status ClearNonfinite() = 0;
 };
 
 }  // namespace octavo::engine

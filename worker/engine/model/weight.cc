@@ -23,19 +23,25 @@ absl::StatusOr<Bfloat16Weight> Bfloat16Weight::Create(const ParameterSpec& param
                                                       kernels::Backend* backend) {
   Bfloat16Weight weight;
   weight.offset_ = parameter.offset;
+  weight.module_ = parameter.module_index;
   ASSIGN_OR_RETURN(weight.values_, Buffer<bfloat16>::Create(backend, parameter.count()));
   return weight;
 }
 
-absl::Status Bfloat16Weight::Update(const float* master, kernels::Backend* backend) {
-  return backend->Run(kernels::CastToBfloat16{
-      .x = master + offset_, .y = values_.data(), .count = values_.count()});
+absl::Status Bfloat16Weight::Update(const float* master, const NonfiniteCounters& nonfinite,
+                                    kernels::Backend* backend) {
+  return backend->Run(
+      kernels::CastToBfloat16{.x = master + offset_,
+                              .y = values_.data(),
+                              .count = values_.count(),
+                              .nonfinite = nonfinite.At(module_, NonfiniteKind::kWeight)});
 }
 
 absl::StatusOr<Fp8Weight> Fp8Weight::Create(const ParameterSpec& parameter, bool for_training,
                                             kernels::Backend* backend) {
   Fp8Weight weight;
   weight.offset_ = parameter.offset;
+  weight.module_ = parameter.module_index;
   kernels::QuantizedSpec spec = {.rows = parameter.rows,
                                  .columns = parameter.columns,
                                  .tile = kernels::Tile::k128x128,
@@ -47,14 +53,15 @@ absl::StatusOr<Fp8Weight> Fp8Weight::Create(const ParameterSpec& parameter, bool
   return weight;
 }
 
-absl::Status Fp8Weight::Update(const float* master, uint32_t* nonfinite,
+absl::Status Fp8Weight::Update(const float* master, const NonfiniteCounters& nonfinite,
                                kernels::Backend* backend) {
-  return backend->Run(kernels::QuantizeBlocks{.x = master + offset_,
-                                              .rows = normal().spec.rows,
-                                              .columns = normal().spec.columns,
-                                              .normal = normal(),
-                                              .transposed = transposed(),
-                                              .nonfinite = nonfinite});
+  return backend->Run(
+      kernels::QuantizeBlocks{.x = master + offset_,
+                              .rows = normal().spec.rows,
+                              .columns = normal().spec.columns,
+                              .normal = normal(),
+                              .transposed = transposed(),
+                              .nonfinite = nonfinite.At(module_, NonfiniteKind::kWeight)});
 }
 
 }  // namespace octavo::engine

@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
+#include "worker/engine/model/nonfinite.h"
 #include "worker/engine/model/quantized_buffer.h"
 #include "worker/engine/model/shape.h"
 
@@ -27,13 +28,15 @@ class Bfloat16Weight {
  public:
   static absl::StatusOr<Bfloat16Weight> Create(const ParameterSpec& parameter,
                                                kernels::Backend* backend);
-  absl::Status Update(const float* master, kernels::Backend* backend);
+  absl::Status Update(const float* master, const NonfiniteCounters& nonfinite,
+                      kernels::Backend* backend);
 
   const kernels::bfloat16* data() const { return values_.data(); }
   int64_t offset() const { return offset_; }
 
  private:
   int64_t offset_ = 0;
+  int64_t module_ = 0;
   kernels::Buffer<kernels::bfloat16> values_;
 };
 
@@ -42,13 +45,15 @@ class Fp8Weight {
  public:
   static absl::StatusOr<Fp8Weight> Create(const ParameterSpec& parameter, bool for_training,
                                           kernels::Backend* backend);
-  absl::Status Update(const float* master, uint32_t* nonfinite, kernels::Backend* backend);
+  absl::Status Update(const float* master, const NonfiniteCounters& nonfinite,
+                      kernels::Backend* backend);
 
   kernels::QuantizedTensor normal() const { return normal_.Tensor(); }
   kernels::QuantizedTensor transposed() const { return transposed_.Tensor(); }
 
  private:
   int64_t offset_ = 0;
+  int64_t module_ = 0;
   QuantizedBuffer normal_;
   QuantizedBuffer transposed_;  // empty without training
 };

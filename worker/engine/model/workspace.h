@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
+#include "worker/engine/model/nonfinite.h"
 #include "worker/engine/model/quantized_buffer.h"
 #include "worker/engine/model/shape.h"
 
@@ -52,9 +53,9 @@ struct Pass {
   bool fp8;    // the recipe's policy holds; false: every GEMM is BF16
   bool train;  // keep what backward needs
   const float* master;
-  float* gradient;      // null without training
-  uint32_t* nonfinite;  // counts NaN and Inf that quantisation meets
-  const int32_t* ids;   // this and the following: [tokens]
+  float* gradient;  // null without training
+  const NonfiniteCounters* nonfinite;
+  const int32_t* ids;  // this and the following: [tokens]
   const int32_t* targets;
   const int32_t* positions;
   const int32_t* attend_from;

@@ -22,7 +22,8 @@ class CountingTransformer final : public Transformer {
   absl::StatusOr<LossSum> Train(const Batch&, double, const Parameters&) override {
     return LossSum{};
   }
-  absl::StatusOr<int64_t> TakeNonfiniteInputs() override { return 0; }
+  absl::StatusOr<NonfiniteCounts> ReadNonfinite() override { return NonfiniteCounts(); }
+  absl::Status ClearNonfinite() override { return absl::OkStatus(); }
   absl::StatusOr<std::vector<float>> Logits(const Batch& batch, const std::vector<int64_t>& indices,
                                             RecipePlan::Precision precision) override {
     EXPECT_EQ(precision, RecipePlan::Precision::kBf16);

@@ -445,17 +445,72 @@ TEST(Transformer, ACapturedMicroBatchReplaysToTheSameBits) {
   EXPECT_EQ(model.Gradients(), expected);
 }
 
-TEST(Transformer, CountsNonfiniteInputsOnce) {
+TEST(Transformer, CountsWeightsThatAreNotFiniteUntilTheyAreQuantisedAnew) {
   const ModelConfig config = TinyLlama();
   ValueMap weights = RandomWeights(config.shape, 7);
   Model model({.config = config, .recipe = Recipe(kFp8), .max_tokens = 128}, weights);
-  EXPECT_EQ(*model.transformer().TakeNonfiniteInputs(), 0);
+  EXPECT_FALSE(model.transformer().ReadNonfinite()->any());
+  const ValueMap good = weights;
   weights["model.layers.1.mlp.up_proj.weight"][3] = std::numeric_limits<double>::quiet_NaN();
   model.SetWeights(weights);
-  EXPECT_EQ(*model.transformer().TakeNonfiniteInputs(), 1);
-  EXPECT_EQ(*model.transformer().TakeNonfiniteInputs(), 0);
+  EXPECT_TRUE(model.transformer().ClearNonfinite().ok());
+  EXPECT_EQ(model.transformer().ReadNonfinite()->of(NonfiniteKind::kWeight), 1);
+  model.SetWeights(good);
+  EXPECT_FALSE(model.transformer().ReadNonfinite()->any());
+}
+
+// attention's result is quantised twice, for forward and for backward, but counted once.
+TEST(Transformer, CountsEveryValueOnce) {
+  Model model = MakeModel(TinyLlama(), Recipe(kFp8));
+  kernels::Program program;
+  model.backend().Record(&program);
   model.Train(TwoRows());
-  EXPECT_GT(*model.transformer().TakeNonfiniteInputs(), 0);
+  model.backend().Record(nullptr);
+  int quantised = 0, counted = 0;
+  for (const kernels::Operation& operation : program) {
+    const auto* const tiles = std::get_if<kernels::QuantizeTiles>(&operation);
+    if (tiles == nullptr) continue;
+    ++quantised;
+    if (tiles->nonfinite != nullptr) ++counted;
+  }
+  EXPECT_EQ(counted, 2 * (4 + 7));  // of each layer: inputs, output gradients
+  EXPECT_EQ(quantised, counted + 2);
+}
+
+// attention's result overflows first; whatever follows it is not finite either.
+TEST(Transformer, NamesTheModuleWhoseInputOverflows) {
+  const ModelConfig config = TinyLlama();
+  ValueMap weights = RandomWeights(config.shape, 7);
+  for (double& value : weights["model.layers.1.self_attn.v_proj.weight"]) value *= 1e38;
+  Model model({.config = config, .recipe = Recipe(kFp8), .max_tokens = 128}, weights);
+  model.Train(TwoRows());
+  const NonfiniteCounts counts = *model.transformer().ReadNonfinite();
+  EXPECT_EQ(counts.first_module, "model.layers.1.self_attn.o_proj");
+  EXPECT_STREQ(NameOf(counts.first_kind), "activations");
+}
+
+// An Inf in dy that quantisation would turn into 448.
+TEST(Transformer, CountsOutputGradientsThatOverflow) {
+  const ModelConfig config = TinyLlama();
+  ValueMap weights = RandomWeights(config.shape, 7);
+  for (double& value : weights["lm_head.weight"]) value *= 30;
+  Model model({.config = config, .recipe = Recipe(kFp8), .max_tokens = 128}, weights);
+  model.Train(TwoRows(), 1e38);
+  const NonfiniteCounts counts = *model.transformer().ReadNonfinite();
+  EXPECT_GT(counts.of(NonfiniteKind::kOutputGradient), 0);
+  EXPECT_EQ(counts.of(NonfiniteKind::kActivation), 0);
+  EXPECT_EQ(counts.of(NonfiniteKind::kNormRow), 0);
+  EXPECT_EQ(counts.first_module, "model.layers.1.mlp.down_proj");
+}
+
+TEST(Transformer, AnEvaluationLeavesTheCountersOfTrainingAlone) {
+  const ModelConfig config = TinyLlama();
+  ValueMap weights = RandomWeights(config.shape, 7);
+  for (double& value : weights["model.embed_tokens.weight"]) value *= 1e21;
+  Model model({.config = config, .recipe = Recipe(kFp8), .max_tokens = 128}, weights);
+  EXPECT_TRUE(std::isnan(model.Evaluate(TwoRows(), kFp8).sum));
+  EXPECT_TRUE(std::isnan(model.Evaluate(TwoRows(), kBf16).sum));
+  EXPECT_FALSE(model.transformer().ReadNonfinite()->any());
 }
 
 std::string RefusalOf(Model& model, const Batch& batch) {

@@ -109,7 +109,7 @@ TEST(StepLoss, GradientsDoNotLeakIntoTheNextStep) {
 // The position counts rows: neither steps nor micro-batches.
 TEST(StepData, TakesEveryRowOnceAndInOrder) {
   FixedCorpus::Taken taken;
-  TestRun run = MakeRun(Plan(2, 3), UnevenRows(), {}, &taken);
+  TestRun run = MakeRun(Plan(2, 3), UnevenRows(), {.holdout = {}, .taken = &taken, .weights = {}});
   run.Step();
   run.Step();
   EXPECT_EQ(taken, (FixedCorpus::Taken{{0, 2}, {2, 2}, {4, 2}, {6, 2}, {8, 2}, {10, 2}}));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -96,8 +97,28 @@ struct TestRun {
   }
 };
 
-inline TestRun MakeRun(const RunPlan& plan, FixedCorpus::Rows rows, FixedCorpus::Rows holdout = {},
-                       FixedCorpus::Taken* taken = nullptr) {
+// Changes the initial master weights of a parameter, given by name.
+using ChangeWeights = std::function<void(const std::string& name, std::vector<float>* values)>;
+
+inline void Change(const Parameters& parameters, kernels::Backend* backend,
+                   const ChangeWeights& change) {
+  for (const ParameterSpec& spec : parameters.layout().parameters) {
+    std::vector<float> values(static_cast<size_t>(spec.count()));
+    const int64_t bytes = spec.count() * static_cast<int64_t>(sizeof(float));
+    float* const master = parameters.master() + spec.offset;
+    CHECK(backend->CopyOut(values.data(), master, bytes).ok());
+    change(spec.name, &values);
+    CHECK(backend->CopyIn(master, values.data(), bytes).ok());
+  }
+}
+
+struct RunChanges {
+  FixedCorpus::Rows holdout;
+  FixedCorpus::Taken* taken = nullptr;
+  ChangeWeights weights;
+};
+
+inline TestRun MakeRun(const RunPlan& plan, FixedCorpus::Rows rows, RunChanges changes = {}) {
   TestRun result;
   result.backend = *kernels::OpenBackend("cpu", {.memory_bytes = 0, .threads = 1});
   RunParts parts;
@@ -105,7 +126,8 @@ inline TestRun MakeRun(const RunPlan& plan, FixedCorpus::Rows rows, FixedCorpus:
   parts.config = TinyModel();
   parts.backend = result.backend.get();
   parts.tokenizer = MakeByteTokenizer();
-  parts.corpus = std::make_unique<FixedCorpus>(std::move(rows), std::move(holdout), taken);
+  parts.corpus =
+      std::make_unique<FixedCorpus>(std::move(rows), std::move(changes.holdout), changes.taken);
   parts.parameters = *Parameters::Create(PlanParameters(parts.config.shape), parts.backend);
   parts.transformer =
       *Transformer::Create({.config = parts.config,
@@ -116,6 +138,7 @@ inline TestRun MakeRun(const RunPlan& plan, FixedCorpus::Rows rows, FixedCorpus:
   CHECK(
       InitialiseWeights(*parts.parameters, plan.seed, parts.config.initializer_range, parts.backend)
           .ok());
+  if (changes.weights) Change(*parts.parameters, parts.backend, changes.weights);
   CHECK(parts.transformer->UpdateWeights(*parts.parameters).ok());
   result.run = std::make_unique<Run>(std::move(parts));
   return result;
