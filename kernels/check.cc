@@ -1,6 +1,7 @@
 #include "kernels/check.h"
 
 #include <initializer_list>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
@@ -256,15 +257,25 @@ absl::Status CheckFields(const CrossEntropy& op) {
   return CheckPointers({{"logits", op.logits}, {"targets", op.targets}, {"loss", op.loss}});
 }
 
+absl::Status CheckFields(const AddLosses& op) {
+  return CheckCount(op.tokens, {{"loss", op.loss}, {"targets", op.targets}, {"total", op.total}});
+}
+
+absl::Status CheckFields(const DecideStep& op) {
+  for (const auto& [name, beta] : {std::pair("beta1", op.beta1), std::pair("beta2", op.beta2)}) {
+    if (!(beta >= 0 && beta < 1))
+      return Invalid(name, " is ", beta, ", must be in [0, 1): corrections divide");
+  }
+  RETURN_IF_ERROR(CheckCount(op.counters, {{"nonfinite", op.nonfinite}}));
+  return CheckPointers({{"state", op.state}});
+}
+
 absl::Status CheckFields(const AdamW& op) {
-  RETURN_IF_ERROR(CheckCount(op.count, {{"master", op.master},
-                                        {"gradient", op.gradient},
-                                        {"exp_avg", op.exp_avg},
-                                        {"exp_avg_sq", op.exp_avg_sq}}));
-  if (!(op.correction1 > 0) || !(op.correction2 > 0))
-    return Invalid("corrections ", op.correction1, " and ", op.correction2,
-                   " must be above 0; the first step is step 1");
-  return absl::OkStatus();
+  return CheckCount(op.count, {{"master", op.master},
+                               {"gradient", op.gradient},
+                               {"exp_avg", op.exp_avg},
+                               {"exp_avg_sq", op.exp_avg_sq},
+                               {"state", op.state}});
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "kernels/ops/memory.h"
 #include "kernels/ops/norm.h"
 #include "kernels/ops/quantize.h"
+#include "kernels/ops/step.h"
 #include "kernels/ops/vocabulary.h"
 
 namespace octavo::kernels {
@@ -23,7 +24,8 @@ using Operation =
     std::variant<Copy, FillZero, QuantizeTiles, QuantizeBlocks, ReadQuantized, WriteQuantized,
                  GemmFp8, GemmBf16, RmsNormForward, RmsNormBackward, Rope, AttentionForward,
                  AttentionBackward, Add, CastToBfloat16, SwigluForward, SwigluBackward, ColumnSum,
-                 SumOfSquares, EmbeddingForward, EmbeddingBackward, CrossEntropy, AdamW>;
+                 SumOfSquares, EmbeddingForward, EmbeddingBackward, CrossEntropy, AddLosses,
+                 DecideStep, AdamW>;
 
 // Operations in their order, with the addresses that they were captured with.
 using Program = std::vector<Operation>;

@@ -22,13 +22,13 @@ void AdamWChunk(const AdamW& op, int64_t start, int64_t end) {
   float* __restrict const exp_avg = op.exp_avg;
   float* __restrict const exp_avg_sq = op.exp_avg_sq;
   const float* __restrict const gradient = op.gradient;
-  const double scale = op.gradient_scale;
+  const double scale = op.state->gradient_scale;
   const double beta1 = op.beta1;
   const double beta2 = op.beta2;
   const double epsilon = op.epsilon;
-  const double keep = 1.0 - op.learning_rate * op.weight_decay;
-  const double step = op.learning_rate / op.correction1;
-  const double inverse_correction2 = 1.0 / op.correction2;
+  const double keep = 1.0 - op.state->learning_rate * op.weight_decay;
+  const double step = op.state->learning_rate / op.state->correction1;
+  const double inverse_correction2 = 1.0 / op.state->correction2;
 #pragma omp simd
   for (int64_t i = start; i < end; ++i) {
     const double g = static_cast<double>(gradient[i]) * scale;
@@ -58,6 +58,7 @@ constexpr int64_t kChunk = 4096;
 }  // namespace
 
 absl::Status RunOperation(const AdamW& operation) {
+  if (operation.state->apply == 0) return absl::OkStatus();
 #pragma omp parallel for schedule(static)
   for (int64_t start = 0; start < operation.count; start += kChunk) {
     HWY_DYNAMIC_DISPATCH(AdamWChunk)

@@ -27,6 +27,8 @@ absl::Status RunOperation(const SumOfSquares& operation);
 absl::Status RunOperation(const EmbeddingForward& operation);
 absl::Status RunOperation(const EmbeddingBackward& operation);
 absl::Status RunOperation(const CrossEntropy& operation);
+absl::Status RunOperation(const AddLosses& operation);
+absl::Status RunOperation(const DecideStep& operation);
 absl::Status RunOperation(const AdamW& operation);
 
 // What RunAttention takes of its scratch: the widened keys, sums of gradients that add up later,

@@ -221,20 +221,23 @@ void MeasureRest(Bench* bench) {
                                    .write_gradient = true,
                                    .gradient_scale = 1.0f / kTokens});
   const std::vector<float> zeros(10'000'000);
+  StepState state = {};
+  state.learning_rate = 1e-3;
+  state.apply = 1;
+  state.gradient_scale = 1;
+  state.correction1 = 0.1;
+  state.correction2 = 0.05;
   bench->MeasureBytes("AdamW", 28.0 * static_cast<double>(zeros.size()),
                       AdamW{.master = bench->Put(zeros),
                             .gradient = bench->Put(zeros),
                             .exp_avg = bench->Put(zeros),
                             .exp_avg_sq = bench->Put(zeros),
                             .count = static_cast<int64_t>(zeros.size()),
-                            .gradient_scale = 1,
-                            .learning_rate = 1e-3,
                             .beta1 = 0.9,
                             .beta2 = 0.95,
                             .epsilon = 1e-8,
                             .weight_decay = 0.1,
-                            .correction1 = 0.1,
-                            .correction2 = 0.05});
+                            .state = bench->Put<StepState>({state})});
 }
 
 int MeasureAll(const std::string& name) {

@@ -16,6 +16,7 @@ class CountingBackend final : public kernels::Backend {
 
   int64_t allocated_bytes() const { return allocated_bytes_; }
   int64_t allocations() const { return allocations_; }  // ever
+  int64_t reads() const { return reads_; }              // calls of CopyOut
 
   kernels::BackendDescription Describe() const override { return backend_->Describe(); }
   int64_t QuantizedBytes(const kernels::QuantizedSpec& spec) const override {
@@ -63,6 +64,7 @@ class CountingBackend final : public kernels::Backend {
     return backend_->CopyIn(to, from, bytes);
   }
   absl::Status CopyOut(void* to, const void* from, int64_t bytes) override {
+    ++reads_;
     return backend_->CopyOut(to, from, bytes);
   }
   absl::Status Synchronize() override { return backend_->Synchronize(); }
@@ -77,6 +79,7 @@ class CountingBackend final : public kernels::Backend {
   std::map<void*, int64_t> sizes_;
   int64_t allocated_bytes_ = 0;
   int64_t allocations_ = 0;
+  int64_t reads_ = 0;
 };
 
 }  // namespace octavo::testing_support

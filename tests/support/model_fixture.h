@@ -105,9 +105,15 @@ class Model {
     Check(transformer_->UpdateWeights(*parameters_));
   }
 
+  // A step of one micro-batch, without its update.
   engine::LossSum Train(const engine::Batch& batch, double gradient_scale = 1) {
-    return Take(transformer_->Train(batch, gradient_scale, *parameters_));
+    Check(transformer_->step().Begin(/*learning_rate=*/0));
+    Check(transformer_->Train(batch, gradient_scale, *parameters_));
+    const engine::StepReading step = ReadStep();
+    return {.sum = step.state.loss.sum, .tokens = step.state.loss.tokens};
   }
+  // What the last step and the weights at hand have left.
+  engine::StepReading ReadStep() { return Take(transformer_->step().Read()); }
   engine::LossSum Evaluate(const engine::Batch& batch, engine::RecipePlan::Precision precision) {
     return Take(transformer_->Evaluate(batch, precision));
   }

@@ -62,7 +62,7 @@ absl::Status Allocate(RunParts* parts) {
       .max_tokens = parts->plan.micro_batch * parts->plan.data.sequence_length};
   ASSIGN_OR_RETURN(parts->transformer,
                    Transformer::Create(options, parts->parameters->layout(), parts->backend));
-  ASSIGN_OR_RETURN(parts->optimizer, Optimizer::Create(parts->plan.optimizer, parts->backend));
+  parts->optimizer.emplace(parts->plan.optimizer, parts->backend);
   return absl::OkStatus();
 }
 
@@ -78,7 +78,7 @@ absl::Status LoadFresh(RunParts* parts) {
 
 absl::Status LoadCheckpoint(const CheckpointReader& reader, RunParts* parts) {
   parts->state = reader.state();
-  parts->optimizer->set_applied_updates(parts->state.applied_updates);
+  RETURN_IF_ERROR(parts->transformer->step().SetAppliedUpdates(parts->state.applied_updates));
   return reader.Load(*parts->parameters, parts->backend);
 }
 

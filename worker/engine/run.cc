@@ -1,6 +1,5 @@
 #include "worker/engine/run.h"
 
-#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -52,45 +51,41 @@ absl::StatusOr<std::optional<double>> Run::ProbeBf16(const Batch& batch) {
   return loss.sum / static_cast<double>(loss.tokens);
 }
 
-absl::Status Run::Accumulate(const std::vector<Batch>& batches, StepReport* report) {
+absl::Status Run::Enqueue(const std::vector<Batch>& batches, const StepReport& report) {
   const Parameters& parameters = *parts_.parameters;
   RETURN_IF_ERROR(parts_.backend->Run(kernels::FillZero{
       .memory = parameters.gradient(),
       .bytes = parameters.layout().elements * static_cast<int64_t>(sizeof(float))}));
-  RETURN_IF_ERROR(parts_.transformer->ClearNonfinite());
-  for (const Batch& batch : batches) report->step_tokens += CountTargets(batch);
-  if (report->step_tokens == 0) return absl::OkStatus();
+  RETURN_IF_ERROR(parts_.transformer->step().Begin(report.learning_rate));
   const kernels::GemmCounts before = parts_.backend->gemm_counts();
   // One denominator for the whole step, known before the first backward: micro-batches are weighted
   // by their tokens.
-  const auto tokens = static_cast<double>(report->step_tokens);
-  double sum = 0;
+  const auto tokens = static_cast<double>(report.step_tokens);
   for (const Batch& batch : batches) {
-    if (CountTargets(batch) == 0) continue;
-    ASSIGN_OR_RETURN(const LossSum loss, parts_.transformer->Train(batch, 1 / tokens, parameters));
-    sum += loss.sum;
-    // The probe's other half: the same forward pass under the recipe, before the update.
-    if (report->probe.has_value() && &batch == &batches.front()) {
-      report->probe->loss_fp8 = loss.sum / static_cast<double>(loss.tokens);
-    }
+    RETURN_IF_ERROR(parts_.transformer->Train(batch, 1 / tokens, parameters));
   }
-  report->loss = sum / tokens;
   const kernels::GemmCounts after = parts_.backend->gemm_counts();
   training_gemms_.fp8 += after.fp8 - before.fp8;
   training_gemms_.bf16 += after.bf16 - before.bf16;
-  ASSIGN_OR_RETURN(report->gradient_norm, parts_.optimizer->GradientNorm(parameters));
-  return absl::OkStatus();
+  RETURN_IF_ERROR(parts_.optimizer->Update(parameters, parts_.transformer->step()));
+  // After a step that was not applied the weights are as before, and so are their copies.
+  return parts_.transformer->UpdateWeights(parameters);
 }
 
-absl::Status Run::Update(StepReport* report) {
-  ASSIGN_OR_RETURN(report->nonfinite, parts_.transformer->ReadNonfinite());
-  nonfinite_.Add(report->nonfinite);
-  report->applied = report->step_tokens > 0 && std::isfinite(report->loss) &&
-                    std::isfinite(report->gradient_norm) && !report->nonfinite.any();
-  if (!report->applied) return absl::OkStatus();
-  RETURN_IF_ERROR(
-      parts_.optimizer->Apply(*parts_.parameters, report->gradient_norm, report->learning_rate));
-  return parts_.transformer->UpdateWeights(*parts_.parameters);
+absl::Status Run::Read(StepReport* report) {
+  ASSIGN_OR_RETURN(const StepReading step, parts_.transformer->step().Read());
+  report->loss = step.state.loss.sum / static_cast<double>(step.state.loss.tokens);
+  report->gradient_norm = step.state.gradient_norm;
+  report->applied = step.state.apply != 0;
+  report->nonfinite = step.nonfinite;
+  nonfinite_.Add(step.nonfinite);
+  parts_.state.applied_updates = step.state.applied_updates;
+  // The probe's other half: the same forward pass under the recipe, before the update.
+  if (report->probe.has_value()) {
+    const kernels::LossTotal& first = step.state.first_loss;
+    report->probe->loss_fp8 = first.sum / static_cast<double>(first.tokens);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Run::CountStep(const StepReport& report) {
@@ -98,7 +93,6 @@ absl::Status Run::CountStep(const StepReport& report) {
   ++state.step;
   state.samples += parts_.plan.micro_batch * parts_.plan.gradient_accumulation;
   state.total_tokens += report.step_tokens;
-  state.applied_updates = parts_.optimizer->applied_updates();
   if (report.step_tokens == 0) {
     ++state.empty_steps;
     return absl::OkStatus();
@@ -149,8 +143,12 @@ absl::StatusOr<StepReport> Run::Step() {
   ASSIGN_OR_RETURN(const std::optional<double> probe_bf16, ProbeBf16(batches.front()));
   if (probe_bf16.has_value()) report.probe = Probe{.loss_fp8 = 0, .loss_bf16 = *probe_bf16};
   start += clock_.Monotonic() - probe_start;
-  RETURN_IF_ERROR(Accumulate(batches, &report));
-  RETURN_IF_ERROR(Update(&report));
+  for (const Batch& batch : batches) report.step_tokens += CountTargets(batch);
+  report.applied = report.step_tokens > 0;
+  if (report.applied) {
+    RETURN_IF_ERROR(Enqueue(batches, report));
+    RETURN_IF_ERROR(Read(&report));
+  }
   RETURN_IF_ERROR(parts_.backend->Synchronize());
   RETURN_IF_ERROR(CountStep(report));
   report.seconds = absl::ToDoubleSeconds(clock_.Monotonic() - start);

@@ -52,8 +52,10 @@ class Run final : public Engine {
   // The step's micro-batches, in order.
   std::vector<Batch> TakeBatches() const;
   absl::StatusOr<std::optional<double>> ProbeBf16(const Batch& batch);
-  absl::Status Accumulate(const std::vector<Batch>& batches, StepReport* report);
-  absl::Status Update(StepReport* report);
+  // Everything that the backend does for a step with target tokens.
+  absl::Status Enqueue(const std::vector<Batch>& batches, const StepReport& report);
+  // What came of it: waits, and is the only read of a step.
+  absl::Status Read(StepReport* report);
   absl::Status CountStep(const StepReport& report);
   absl::StatusOr<std::string> DescribeNonfinite(const StepReport& report) const;
 

@@ -29,24 +29,36 @@ State Initial(int64_t count) {
   return state;
 }
 
-AdamW Settings() {
-  return {.master = nullptr,
-          .gradient = nullptr,
-          .exp_avg = nullptr,
-          .exp_avg_sq = nullptr,
-          .count = 0,
-          .gradient_scale = 0.37,
-          .learning_rate = 3e-3,
-          .beta1 = 0.9,
-          .beta2 = 0.95,
-          .epsilon = 1e-8,
-          .weight_decay = 0.1,
-          .correction1 = 1 - std::pow(0.9, 3),
-          .correction2 = 1 - std::pow(0.95, 3)};
+struct Settings {
+  AdamW op;
+  StepState state;
+};
+
+Settings Usual() {
+  StepState state = {};
+  state.apply = 1;
+  state.learning_rate = 3e-3;
+  state.gradient_scale = 0.37;
+  state.correction1 = 1 - std::pow(0.9, 3);
+  state.correction2 = 1 - std::pow(0.95, 3);
+  AdamW op = {.master = nullptr,
+              .gradient = nullptr,
+              .exp_avg = nullptr,
+              .exp_avg_sq = nullptr,
+              .count = 0,
+              .beta1 = 0.9,
+              .beta2 = 0.95,
+              .epsilon = 1e-8,
+              .weight_decay = 0.1,
+              .state = nullptr};
+  return {.op = op, .state = state};
 }
 
-State Apply(const State& before, const std::vector<float>& gradient, AdamW op, int threads = 2) {
+State Apply(const State& before, const std::vector<float>& gradient, const Settings& settings,
+            int threads = 2) {
   Device device(threads);
+  AdamW op = settings.op;
+  op.state = device.Put<StepState>({settings.state});
   op.count = static_cast<int64_t>(gradient.size());
   op.master = device.Put(before.master);
   op.gradient = device.Put(gradient);
@@ -58,17 +70,19 @@ State Apply(const State& before, const std::vector<float>& gradient, AdamW op, i
 }
 
 // The share of one rounding that each state uses; `decay` as the reference believes it.
-BoundShare Share(const State& before, const std::vector<float>& gradient, const AdamW& op,
+BoundShare Share(const State& before, const std::vector<float>& gradient, const Settings& settings,
                  const State& after, double decay) {
+  const AdamW& op = settings.op;
+  const StepState& step = settings.state;
   BoundShare share;
   const auto bound = [](double x) { return std::ldexp(std::fabs(x), -23) + std::ldexp(1, -149); };
   for (size_t i = 0; i < gradient.size(); ++i) {
-    const double g = static_cast<double>(gradient[i]) * op.gradient_scale;
+    const double g = static_cast<double>(gradient[i]) * step.gradient_scale;
     const double m = op.beta1 * static_cast<double>(before.exp_avg[i]) + (1 - op.beta1) * g;
     const double v = op.beta2 * static_cast<double>(before.exp_avg_sq[i]) + (1 - op.beta2) * g * g;
-    const double x =
-        static_cast<double>(before.master[i]) * (1 - op.learning_rate * decay) -
-        op.learning_rate * (m / op.correction1) / (std::sqrt(v / op.correction2) + op.epsilon);
+    const double x = static_cast<double>(before.master[i]) * (1 - step.learning_rate * decay) -
+                     step.learning_rate * (m / step.correction1) /
+                         (std::sqrt(v / step.correction2) + op.epsilon);
     share.Add(static_cast<double>(after.exp_avg[i]), m, bound(m));
     share.Add(static_cast<double>(after.exp_avg_sq[i]), v, bound(v));
     share.Add(static_cast<double>(after.master[i]), x, bound(x));
@@ -83,15 +97,15 @@ TEST_P(AdamWOn, EveryStateIsTheFormulaRoundedOnce) {
   for (const int64_t count : {1, 31, 33, 129, 5000}) {
     const State before = Initial(count);
     const std::vector<float> gradient = testing_support::Normal(count, 4);
-    const State after = Apply(before, gradient, Settings());
-    EXPECT_TRUE(Share(before, gradient, Settings(), after, 0.1).Holds("state"));
-    EXPECT_GT(Share(before, gradient, Settings(), after, 0.0).largest(), 1);
+    const State after = Apply(before, gradient, Usual());
+    EXPECT_TRUE(Share(before, gradient, Usual(), after, 0.1).Holds("state"));
+    EXPECT_GT(Share(before, gradient, Usual(), after, 0.0).largest(), 1);
   }
 }
 
 TEST(AdamW, AZeroGradientAndZeroStateOnlyDecays) {
   const State before = {{2.0f}, {0.0f}, {0.0f}};
-  const State after = Apply(before, {0.0f}, Settings());
+  const State after = Apply(before, {0.0f}, Usual());
   EXPECT_EQ(after.exp_avg[0], 0.0f);
   EXPECT_EQ(after.master[0], static_cast<float>(2.0 * (1 - 3e-3 * 0.1)));
 }
@@ -99,9 +113,9 @@ TEST(AdamW, AZeroGradientAndZeroStateOnlyDecays) {
 TEST_P(AdamWOn, NaNStaysInItsElement) {
   const State before = Initial(40);
   std::vector<float> gradient = testing_support::Normal(40, 4);
-  const State clean = Apply(before, gradient, Settings());
+  const State clean = Apply(before, gradient, Usual());
   gradient[17] = std::numeric_limits<float>::quiet_NaN();
-  const State after = Apply(before, gradient, Settings());
+  const State after = Apply(before, gradient, Usual());
   for (size_t i = 0; i < gradient.size(); ++i) {
     if (i == 17) {
       EXPECT_TRUE(std::isnan(after.master[i]));
@@ -114,17 +128,30 @@ TEST_P(AdamWOn, NaNStaysInItsElement) {
 TEST_P(AdamWOn, NeitherThreadsNorTheInstructionSetChangeTheBits) {
   const State before = Initial(10000);
   const std::vector<float> gradient = testing_support::Normal(10000, 4);
-  const State one = Apply(before, gradient, Settings(), 1);
-  EXPECT_EQ(one, Apply(before, gradient, Settings(), 3));
+  const State one = Apply(before, gradient, Usual(), 1);
+  EXPECT_EQ(one, Apply(before, gradient, Usual(), 3));
   cpu::UseInstructionSet(cpu::InstructionSet::kBaseline);
-  EXPECT_EQ(one, Apply(before, gradient, Settings(), 1));
+  EXPECT_EQ(one, Apply(before, gradient, Usual(), 1));
 }
 
-TEST(AdamW, RefusesStepZero) {
+TEST(AdamW, ChangesNothingInAStepThatIsNotApplied) {
+  const State before = Initial(5000);
+  std::vector<float> gradient = testing_support::Normal(5000, 4);
+  gradient[7] = std::numeric_limits<float>::infinity();
+  Settings settings = Usual();
+  settings.state = {};
+  settings.state.learning_rate = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(Apply(before, gradient, settings), before);
+}
+
+TEST(AdamW, RefusesToRunWithoutAState) {
   Device device;
-  AdamW op = Settings();
-  op.correction1 = 0;
-  EXPECT_EQ(device->Run(op).code(), absl::StatusCode::kInvalidArgument);
+  float* const array = device.Put<float>({1});
+  AdamW op = Usual().op;
+  op.master = op.exp_avg = op.exp_avg_sq = array;
+  op.gradient = array;
+  op.count = 1;
+  EXPECT_EQ(device->Run(op).message(), "AdamW: state is null");
 }
 
 }  // namespace

@@ -49,22 +49,20 @@ void NonfiniteCounts::Add(const NonfiniteCounts& later) {
   first_kind = later.first_kind;
 }
 
-absl::StatusOr<NonfiniteCounters> NonfiniteCounters::Create(const ParameterLayout& layout,
-                                                            kernels::Backend* backend) {
-  NonfiniteCounters counters;
+int64_t NonfiniteCounters::Bytes(const ParameterLayout& layout) {
+  return NonfiniteCounters(layout, nullptr).count() * kCounterBytes;
+}
+
+NonfiniteCounters::NonfiniteCounters(const ParameterLayout& layout, uint64_t* counters)
+    : counters_(counters) {
   for (const ParameterSpec& parameter : layout.parameters) {
-    if (parameter.module_index == counters.modules()) counters.names_.push_back(parameter.module);
+    if (parameter.module_index == modules()) names_.push_back(parameter.module);
   }
-  ASSIGN_OR_RETURN(counters.counters_, kernels::Buffer<uint64_t>::Create(
-                                           backend, kNonfiniteKinds * counters.modules()));
-  RETURN_IF_ERROR(backend->Run(
-      kernels::FillZero{.memory = counters.counters_.data(), .bytes = counters.counters_.bytes()}));
-  return counters;
 }
 
 absl::Status NonfiniteCounters::ClearPasses(kernels::Backend* backend) const {
   return backend->Run(kernels::FillZero{
-      .memory = counters_.data(), .bytes = (kNonfiniteKinds - 1) * modules() * kCounterBytes});
+      .memory = counters_, .bytes = (kNonfiniteKinds - 1) * modules() * kCounterBytes});
 }
 
 absl::Status NonfiniteCounters::ClearWeights(kernels::Backend* backend) const {
@@ -72,15 +70,13 @@ absl::Status NonfiniteCounters::ClearWeights(kernels::Backend* backend) const {
                                         .bytes = modules() * kCounterBytes});
 }
 
-absl::StatusOr<NonfiniteCounts> NonfiniteCounters::Read(kernels::Backend* backend) const {
-  std::vector<uint64_t> values(static_cast<size_t>(counters_.count()));
-  RETURN_IF_ERROR(backend->CopyOut(values.data(), counters_.data(), counters_.bytes()));
+NonfiniteCounts NonfiniteCounters::Summarise(const uint64_t* counters) const {
   NonfiniteCounts counts;
   int64_t first = modules();  // of the forward pass
   // The kinds in descending order of what they explain.
   for (const NonfiniteKind kind : {NonfiniteKind::kWeight, NonfiniteKind::kActivation,
                                    NonfiniteKind::kNormRow, NonfiniteKind::kOutputGradient}) {
-    const uint64_t* const of_kind = values.data() + static_cast<int64_t>(kind) * modules();
+    const uint64_t* const of_kind = counters + static_cast<int64_t>(kind) * modules();
     uint64_t sum = 0;
     for (int64_t i = 0; i < modules(); ++i) sum += of_kind[i];
     counts.of_kind[static_cast<size_t>(kind)] = static_cast<int64_t>(sum);

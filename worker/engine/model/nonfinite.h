@@ -40,25 +40,30 @@ struct NonfiniteCounts {
 
 class NonfiniteCounters {
  public:
-  static absl::StatusOr<NonfiniteCounters> Create(const ParameterLayout& layout,
-                                                  kernels::Backend* backend);
+  static int64_t Bytes(const ParameterLayout& layout);
+
+  NonfiniteCounters() = default;
+  // `counters` are Bytes(layout) of the backend's memory, which the caller owns and clears.
+  NonfiniteCounters(const ParameterLayout& layout, uint64_t* counters);
 
   // `module` is ParameterSpec::module_index.
   uint64_t* At(int64_t module, NonfiniteKind kind) const {
-    return counters_.data() + static_cast<int64_t>(kind) * modules() + module;
+    return counters_ + static_cast<int64_t>(kind) * modules() + module;
   }
+  int64_t count() const { return kNonfiniteKinds * modules(); }
 
   // Of everything but weights, before the passes of a step.
   absl::Status ClearPasses(kernels::Backend* backend) const;
   // Before all weights are cast and quantised anew, which alone can make a weight finite again.
   absl::Status ClearWeights(kernels::Backend* backend) const;
 
-  absl::StatusOr<NonfiniteCounts> Read(kernels::Backend* backend) const;
+  // Of a copy on the host.
+  NonfiniteCounts Summarise(const uint64_t* counters) const;
 
  private:
   int64_t modules() const { return static_cast<int64_t>(names_.size()); }
-  std::vector<std::string> names_;      // of the modules, in the order of the forward pass
-  kernels::Buffer<uint64_t> counters_;  // [kNonfiniteKinds, modules], weights last
+  std::vector<std::string> names_;  // of the modules, in the order of the forward pass
+  uint64_t* counters_ = nullptr;    // [kNonfiniteKinds, modules], weights last
 };
 
 }  // namespace octavo::engine

@@ -49,12 +49,11 @@ class LayeredTransformer final : public Transformer {
 
   absl::Status UpdateWeights(const Parameters& parameters) override;
   absl::StatusOr<LossSum> Evaluate(const Batch& batch, RecipePlan::Precision precision) override;
-  absl::StatusOr<LossSum> Train(const Batch& batch, double gradient_scale,
-                                const Parameters& parameters) override;
+  absl::Status Train(const Batch& batch, double gradient_scale,
+                     const Parameters& parameters) override;
   absl::StatusOr<std::vector<float>> Logits(const Batch& batch, const std::vector<int64_t>& indices,
                                             RecipePlan::Precision precision) override;
-  absl::StatusOr<NonfiniteCounts> ReadNonfinite() override { return nonfinite_.Read(backend_); }
-  absl::Status ClearNonfinite() override { return nonfinite_.ClearPasses(backend_); }
+  StepRecord& step() override { return step_; }
 
  private:
   absl::Status AllocateLayers(const ModelConfig& config, const ParameterIndex& index,
@@ -70,7 +69,7 @@ class LayeredTransformer final : public Transformer {
   // `dx` holds d(loss)/d(residual behind the last layer) and becomes that before the first.
   absl::Status BackwardLayers(const Pass& pass, bfloat16* dx);
   absl::Status Embed(const Pass& pass);
-  absl::StatusOr<LossSum> SumLoss(const Batch& batch) const;
+  absl::Status AddLosses(const Pass& pass, kernels::LossTotal* total) const;
 
   const ModelShape shape_;
   const bool recipe_fp8_;
@@ -88,8 +87,8 @@ class LayeredTransformer final : public Transformer {
   Buffer<bfloat16> final_input_;               // [N, D]; empty without training
   Workspace workspace_;
   DeviceBatch batch_;
-  NonfiniteCounters nonfinite_;             // of training passes and of weights
-  NonfiniteCounters evaluation_nonfinite_;  // of the evaluation at hand
+  StepRecord step_;        // of training passes and of weights
+  StepRecord evaluation_;  // of the evaluation at hand
 };
 
 absl::Status LayeredTransformer::Allocate(const ModelConfig& config, const ParameterLayout& layout,
@@ -111,8 +110,8 @@ absl::Status LayeredTransformer::Allocate(const ModelConfig& config, const Param
                                                   .any_fp8 = policy.any_fp8()},
                                                  backend_));
   ASSIGN_OR_RETURN(batch_, DeviceBatch::Create(config, max_tokens_, backend_));
-  ASSIGN_OR_RETURN(nonfinite_, NonfiniteCounters::Create(layout, backend_));
-  ASSIGN_OR_RETURN(evaluation_nonfinite_, NonfiniteCounters::Create(layout, backend_));
+  ASSIGN_OR_RETURN(step_, StepRecord::Create(layout, backend_));
+  ASSIGN_OR_RETURN(evaluation_, StepRecord::Create(layout, backend_));
   return absl::OkStatus();
 }
 
@@ -151,14 +150,15 @@ absl::StatusOr<LayerActivations> LayeredTransformer::AllocateActivations(const L
 
 absl::Status LayeredTransformer::UpdateWeights(const Parameters& parameters) {
   master_ = parameters.master();
-  RETURN_IF_ERROR(nonfinite_.ClearWeights(backend_));
-  RETURN_IF_ERROR(embedding_.Update(master_, nonfinite_, backend_));
-  if (untied_head_) RETURN_IF_ERROR(untied_head_->Update(master_, nonfinite_, backend_));
+  const NonfiniteCounters& nonfinite = step_.nonfinite();
+  RETURN_IF_ERROR(nonfinite.ClearWeights(backend_));
+  RETURN_IF_ERROR(embedding_.Update(master_, nonfinite, backend_));
+  if (untied_head_) RETURN_IF_ERROR(untied_head_->Update(master_, nonfinite, backend_));
   for (Layer& layer : layers_) {
-    RETURN_IF_ERROR(layer.attention.UpdateWeights(master_, nonfinite_, backend_));
-    RETURN_IF_ERROR(layer.mlp.UpdateWeights(master_, nonfinite_, backend_));
+    RETURN_IF_ERROR(layer.attention.UpdateWeights(master_, nonfinite, backend_));
+    RETURN_IF_ERROR(layer.mlp.UpdateWeights(master_, nonfinite, backend_));
   }
-  return head_.UpdateWeights(master_, nonfinite_, backend_);
+  return head_.UpdateWeights(master_, nonfinite, backend_);
 }
 
 absl::StatusOr<Pass> LayeredTransformer::Begin(const Batch& batch, bool fp8,
@@ -219,63 +219,61 @@ absl::Status LayeredTransformer::BackwardLayers(const Pass& pass, bfloat16* dx) 
 
 absl::StatusOr<LossSum> LayeredTransformer::Evaluate(const Batch& batch,
                                                      RecipePlan::Precision precision) {
-  RETURN_IF_ERROR(evaluation_nonfinite_.ClearPasses(backend_));
-  ASSIGN_OR_RETURN(
-      const Pass pass,
-      Begin(batch, recipe_fp8_ && precision == RecipePlan::Precision::kFp8, evaluation_nonfinite_));
+  RETURN_IF_ERROR(evaluation_.Begin(/*learning_rate=*/0));
+  ASSIGN_OR_RETURN(const Pass pass,
+                   Begin(batch, recipe_fp8_ && precision == RecipePlan::Precision::kFp8,
+                         evaluation_.nonfinite()));
   RETURN_IF_ERROR(EvaluateLayers(pass));
   RETURN_IF_ERROR(head_.Loss(pass, head_weight(), activations_[0].attention_input.data()));
-  ASSIGN_OR_RETURN(LossSum loss, SumLoss(batch));
-  ASSIGN_OR_RETURN(const NonfiniteCounts of_pass, evaluation_nonfinite_.Read(backend_));
-  ASSIGN_OR_RETURN(const NonfiniteCounts of_weights, nonfinite_.Read(backend_));
-  if (of_pass.any() || of_weights.of(NonfiniteKind::kWeight) > 0) {
+  RETURN_IF_ERROR(AddLosses(pass, &evaluation_.state()->loss));
+  ASSIGN_OR_RETURN(const StepReading pass_met, evaluation_.Read());
+  ASSIGN_OR_RETURN(const StepReading weights_met, step_.Read());
+  LossSum loss = {.sum = pass_met.state.loss.sum, .tokens = pass_met.state.loss.tokens};
+  if (pass_met.nonfinite.any() || weights_met.nonfinite.of(NonfiniteKind::kWeight) > 0) {
     loss.sum = std::numeric_limits<double>::quiet_NaN();
   }
   return loss;
 }
 
-absl::StatusOr<LossSum> LayeredTransformer::Train(const Batch& batch, double gradient_scale,
-                                                  const Parameters& parameters) {
+absl::Status LayeredTransformer::Train(const Batch& batch, double gradient_scale,
+                                       const Parameters& parameters) {
   CHECK(for_training_);
   // Without a target every gradient is exactly zero.
-  if (CountTargets(batch) == 0) return LossSum();
-  ASSIGN_OR_RETURN(Pass pass, Begin(batch, recipe_fp8_, nonfinite_));
+  if (CountTargets(batch) == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(Pass pass, Begin(batch, recipe_fp8_, step_.nonfinite()));
   pass.train = true;
   pass.gradient = parameters.gradient();
   RETURN_IF_ERROR(ForwardLayers(pass));
   bfloat16* const dx = workspace_.branch.data();
   RETURN_IF_ERROR(head_.LossAndGradient(pass, head_weight(), final_input_.data(),
                                         static_cast<float>(gradient_scale), dx));
+  RETURN_IF_ERROR(AddLosses(pass, &step_.state()->loss));
+  if (step_.TakeFirst()) RETURN_IF_ERROR(AddLosses(pass, &step_.state()->first_loss));
   RETURN_IF_ERROR(BackwardLayers(pass, dx));
-  RETURN_IF_ERROR(
-      backend_->Run(kernels::EmbeddingBackward{.dy = dx,
-                                               .ids = pass.ids,
-                                               .dtable = pass.gradient + embedding_.offset(),
-                                               .tokens = pass.tokens,
-                                               .columns = shape_.hidden,
-                                               .vocabulary = shape_.vocabulary}));
-  return SumLoss(batch);
+  return backend_->Run(kernels::EmbeddingBackward{.dy = dx,
+                                                  .ids = pass.ids,
+                                                  .dtable = pass.gradient + embedding_.offset(),
+                                                  .tokens = pass.tokens,
+                                                  .columns = shape_.hidden,
+                                                  .vocabulary = shape_.vocabulary});
 }
 
 absl::StatusOr<std::vector<float>> LayeredTransformer::Logits(const Batch& batch,
                                                               const std::vector<int64_t>& indices,
                                                               RecipePlan::Precision precision) {
   for (const int64_t index : indices) CHECK(index >= 0 && index < batch.tokens());
-  ASSIGN_OR_RETURN(
-      const Pass pass,
-      Begin(batch, recipe_fp8_ && precision == RecipePlan::Precision::kFp8, evaluation_nonfinite_));
+  ASSIGN_OR_RETURN(const Pass pass,
+                   Begin(batch, recipe_fp8_ && precision == RecipePlan::Precision::kFp8,
+                         evaluation_.nonfinite()));
   RETURN_IF_ERROR(EvaluateLayers(pass));
   return head_.Logits(pass, head_weight(), activations_[0].attention_input.data(), indices);
 }
 
-absl::StatusOr<LossSum> LayeredTransformer::SumLoss(const Batch& batch) const {
-  std::vector<float> losses(batch.tokens());
-  RETURN_IF_ERROR(backend_->CopyOut(losses.data(), workspace_.loss.data(),
-                                    static_cast<int64_t>(losses.size() * sizeof(float))));
-  LossSum loss;
-  loss.tokens = CountTargets(batch);
-  for (const float value : losses) loss.sum += value;
-  return loss;
+absl::Status LayeredTransformer::AddLosses(const Pass& pass, kernels::LossTotal* total) const {
+  return backend_->Run(kernels::AddLosses{.loss = workspace_.loss.data(),
+                                          .targets = pass.targets,
+                                          .tokens = pass.tokens,
+                                          .total = total});
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 #include "kernels/backend.h"
 #include "worker/engine/batch.h"
 #include "worker/engine/model/config.h"
-#include "worker/engine/model/nonfinite.h"
+#include "worker/engine/model/step_record.h"
 #include "worker/engine/parameters.h"
 #include "worker/engine/plan.h"
 
@@ -49,18 +49,18 @@ class Transformer {
   virtual absl::StatusOr<LossSum> Evaluate(const Batch& batch, RecipePlan::Precision precision) = 0;
 
   // Forward and backward under the recipe. Adds gradient_scale * d(sum of token
-  // losses)/d(parameter) to parameters.gradient().
-  virtual absl::StatusOr<LossSum> Train(const Batch& batch, double gradient_scale,
-                                        const Parameters& parameters) = 0;
+  // losses)/d(parameter) to parameters.gradient() and the losses to the state of step(), whose
+  // Begin comes before the first micro-batch of a step. Waits for nothing.
+  virtual absl::Status Train(const Batch& batch, double gradient_scale,
+                             const Parameters& parameters) = 0;
 
   // Logits of the given token indices, [indices.size(), V]; BF16 forward values widened to float32.
   virtual absl::StatusOr<std::vector<float>> Logits(const Batch& batch,
                                                     const std::vector<int64_t>& indices,
                                                     RecipePlan::Precision precision) = 0;
 
-  // What the passes of Train have met since ClearNonfinite, and the weights since UpdateWeights.
-  virtual absl::StatusOr<NonfiniteCounts> ReadNonfinite() = 0;
-  virtual absl::Status ClearNonfinite() = 0;
+  // What the passes of Train have added up since its Begin, and the weights since UpdateWeights.
+  virtual StepRecord& step() = 0;
 };
 
 }  // namespace octavo::engine

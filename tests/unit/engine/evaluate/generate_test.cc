@@ -19,11 +19,8 @@ class CountingTransformer final : public Transformer {
   absl::StatusOr<LossSum> Evaluate(const Batch&, RecipePlan::Precision) override {
     return LossSum{};
   }
-  absl::StatusOr<LossSum> Train(const Batch&, double, const Parameters&) override {
-    return LossSum{};
-  }
-  absl::StatusOr<NonfiniteCounts> ReadNonfinite() override { return NonfiniteCounts(); }
-  absl::Status ClearNonfinite() override { return absl::OkStatus(); }
+  absl::Status Train(const Batch&, double, const Parameters&) override { return absl::OkStatus(); }
+  StepRecord& step() override { return step_; }
   absl::StatusOr<std::vector<float>> Logits(const Batch& batch, const std::vector<int64_t>& indices,
                                             RecipePlan::Precision precision) override {
     EXPECT_EQ(precision, RecipePlan::Precision::kBf16);
@@ -37,6 +34,9 @@ class CountingTransformer final : public Transformer {
     return logits;
   }
   std::vector<Batch> passes;
+
+ private:
+  StepRecord step_;
 };
 
 GenerationOptions Options(int64_t pass_tokens, int64_t max_new_tokens) {

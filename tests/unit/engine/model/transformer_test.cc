@@ -449,14 +449,14 @@ TEST(Transformer, CountsWeightsThatAreNotFiniteUntilTheyAreQuantisedAnew) {
   const ModelConfig config = TinyLlama();
   ValueMap weights = RandomWeights(config.shape, 7);
   Model model({.config = config, .recipe = Recipe(kFp8), .max_tokens = 128}, weights);
-  EXPECT_FALSE(model.transformer().ReadNonfinite()->any());
+  EXPECT_FALSE(model.ReadStep().nonfinite.any());
   const ValueMap good = weights;
   weights["model.layers.1.mlp.up_proj.weight"][3] = std::numeric_limits<double>::quiet_NaN();
   model.SetWeights(weights);
-  EXPECT_TRUE(model.transformer().ClearNonfinite().ok());
-  EXPECT_EQ(model.transformer().ReadNonfinite()->of(NonfiniteKind::kWeight), 1);
+  EXPECT_TRUE(model.transformer().step().Begin(0).ok());
+  EXPECT_EQ(model.ReadStep().nonfinite.of(NonfiniteKind::kWeight), 1);
   model.SetWeights(good);
-  EXPECT_FALSE(model.transformer().ReadNonfinite()->any());
+  EXPECT_FALSE(model.ReadStep().nonfinite.any());
 }
 
 // attention's result is quantised twice, for forward and for backward, but counted once.
@@ -484,7 +484,7 @@ TEST(Transformer, NamesTheModuleWhoseInputOverflows) {
   for (double& value : weights["model.layers.1.self_attn.v_proj.weight"]) value *= 1e38;
   Model model({.config = config, .recipe = Recipe(kFp8), .max_tokens = 128}, weights);
   model.Train(TwoRows());
-  const NonfiniteCounts counts = *model.transformer().ReadNonfinite();
+  const NonfiniteCounts counts = model.ReadStep().nonfinite;
   EXPECT_EQ(counts.first_module, "model.layers.1.self_attn.o_proj");
   EXPECT_STREQ(NameOf(counts.first_kind), "activations");
 }
@@ -496,7 +496,7 @@ TEST(Transformer, CountsOutputGradientsThatOverflow) {
   for (double& value : weights["lm_head.weight"]) value *= 30;
   Model model({.config = config, .recipe = Recipe(kFp8), .max_tokens = 128}, weights);
   model.Train(TwoRows(), 1e38);
-  const NonfiniteCounts counts = *model.transformer().ReadNonfinite();
+  const NonfiniteCounts counts = model.ReadStep().nonfinite;
   EXPECT_GT(counts.of(NonfiniteKind::kOutputGradient), 0);
   EXPECT_EQ(counts.of(NonfiniteKind::kActivation), 0);
   EXPECT_EQ(counts.of(NonfiniteKind::kNormRow), 0);
@@ -510,7 +510,7 @@ TEST(Transformer, AnEvaluationLeavesTheCountersOfTrainingAlone) {
   Model model({.config = config, .recipe = Recipe(kFp8), .max_tokens = 128}, weights);
   EXPECT_TRUE(std::isnan(model.Evaluate(TwoRows(), kFp8).sum));
   EXPECT_TRUE(std::isnan(model.Evaluate(TwoRows(), kBf16).sum));
-  EXPECT_FALSE(model.transformer().ReadNonfinite()->any());
+  EXPECT_FALSE(model.ReadStep().nonfinite.any());
 }
 
 std::string RefusalOf(Model& model, const Batch& batch) {

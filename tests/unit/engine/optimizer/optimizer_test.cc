@@ -1,15 +1,19 @@
 #include "worker/engine/optimizer/optimizer.h"
 
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <vector>
 
 #include "base/status.h"
 #include "gtest/gtest.h"
 #include "kernels/numerics/bfloat16.h"
+#include "tests/support/optimizer_step.h"
 
 namespace octavo::engine {
 namespace {
+
+using ::octavo::testing_support::OptimizerSteps;
 
 // One matrix [2, 3] and one norm [3], all weights 1.
 class OptimizerTest : public ::testing::Test {
@@ -52,21 +56,19 @@ class OptimizerTest : public ::testing::Test {
 };
 
 TEST_F(OptimizerTest, DecaysMatricesAndNothingElse) {
-  Optimizer optimizer = *Optimizer::Create({.weight_decay = 0.25}, backend_.get());
-  for (int step = 0; step < 2; ++step) {
-    ASSERT_TRUE(optimizer.Apply(*parameters_, 0, 0.125).ok());
-  }
+  OptimizerSteps optimizer({.weight_decay = 0.25}, layout_, backend_.get());
+  for (int step = 0; step < 2; ++step) optimizer.Step(*parameters_, 0.125);
   EXPECT_NEAR(Matrix(), std::pow(1 - 0.125 * 0.25, 2), 1e-7);
   EXPECT_EQ(Norm(), 1.0f);
 }
 
 // A BF16 weight would stay at 1 for ever: the updates are below half of its last place.
 TEST_F(OptimizerTest, SumsUpdatesThatBfloat16WouldLose) {
-  Optimizer optimizer = *Optimizer::Create({.weight_decay = 0, .clip_norm = 0}, backend_.get());
+  OptimizerSteps optimizer({.weight_decay = 0, .clip_norm = 0}, layout_, backend_.get());
   Store(parameters_->gradient(), 1.0f);
   kernels::bfloat16 lossy = kernels::ToBfloat16(1.0f);
   for (int step = 0; step < 100; ++step) {
-    ASSERT_TRUE(optimizer.Apply(*parameters_, 3, 1e-4).ok());
+    optimizer.Step(*parameters_, 1e-4);
     lossy = kernels::ToBfloat16(kernels::ToFloat(lossy) - 1e-4f);
   }
   EXPECT_NEAR(Matrix(), 0.99, 1e-5);
@@ -75,42 +77,44 @@ TEST_F(OptimizerTest, SumsUpdatesThatBfloat16WouldLose) {
 }
 
 TEST_F(OptimizerTest, TheNormCoversAllParametersBeforeClipping) {
-  Optimizer optimizer = *Optimizer::Create({}, backend_.get());
+  OptimizerSteps optimizer({}, layout_, backend_.get());
   Store(parameters_->gradient(), 2.0f);
-  EXPECT_DOUBLE_EQ(*optimizer.GradientNorm(*parameters_), 6.0);
-  EXPECT_DOUBLE_EQ(*optimizer.GradientNorm(*parameters_),
-                   6.0);  // nothing is left from the call before
+  EXPECT_DOUBLE_EQ(optimizer.Step(*parameters_, 0.1).gradient_norm, 6.0);
+  // Nothing is left from the step before.
+  EXPECT_DOUBLE_EQ(optimizer.Step(*parameters_, 0.1).gradient_norm, 6.0);
 }
 
 // The first update of Adam is lr * sign(gradient) whatever its size, so clipping shows in the
 // second moment only.
 TEST_F(OptimizerTest, ClipsToTheLimitByTheGlobalNorm) {
   const OptimizerPlan plan = {.beta2 = 0.5, .weight_decay = 0, .clip_norm = 1.5};
-  Optimizer optimizer = *Optimizer::Create(plan, backend_.get());
+  OptimizerSteps optimizer(plan, layout_, backend_.get());
   Store(parameters_->gradient(), 2.0f);
-  ASSERT_TRUE(optimizer.Apply(*parameters_, 6.0, 0.1).ok());
+  optimizer.Step(*parameters_, 0.1);
   float second_moment = 0;
   ASSERT_TRUE(backend_->CopyOut(&second_moment, parameters_->exp_avg_sq(), 4).ok());
   EXPECT_NEAR(second_moment, 0.5 * 0.5 * 0.5, 1e-6);
 }
 
-TEST(ClipCoefficient, LeavesSmallGradientsAlone) {
-  EXPECT_EQ(ClipCoefficient(0.5, 1), 1);
-  EXPECT_EQ(ClipCoefficient(0, 1), 1);
-  EXPECT_DOUBLE_EQ(ClipCoefficient(4, 1), 1 / (4 + 1e-6));
-  EXPECT_EQ(ClipCoefficient(4, 0), 1);
-}
-
 // After a resume the bias correction goes on where it was.
 TEST_F(OptimizerTest, CountsAppliedUpdatesFromWhereItIsTold) {
-  Optimizer fresh = *Optimizer::Create({.weight_decay = 0, .clip_norm = 0}, backend_.get());
-  fresh.set_applied_updates(41);
+  OptimizerSteps fresh({.weight_decay = 0, .clip_norm = 0}, layout_, backend_.get());
+  ASSERT_TRUE(fresh.record().SetAppliedUpdates(41).ok());
   Store(parameters_->gradient(), 1.0f);
-  ASSERT_TRUE(fresh.Apply(*parameters_, 3, 1.0).ok());
-  EXPECT_EQ(fresh.applied_updates(), 42);
+  EXPECT_EQ(fresh.Step(*parameters_, 1.0).applied_updates, 42);
   const double m = 0.1 / (1 - std::pow(0.9, 42));
   const double v = 0.05 / (1 - std::pow(0.95, 42));
   EXPECT_NEAR(Matrix(), 1 - m / (std::sqrt(v) + 1e-8), 1e-6);
+}
+
+TEST_F(OptimizerTest, AGradientThatIsNotFiniteLeavesNoTrace) {
+  OptimizerSteps optimizer({}, layout_, backend_.get());
+  Store(parameters_->gradient(), std::numeric_limits<float>::infinity());
+  const kernels::StepState skipped = optimizer.Step(*parameters_, 0.1);
+  EXPECT_EQ(skipped.apply, 0);
+  EXPECT_EQ(skipped.applied_updates, 0);
+  EXPECT_EQ(Matrix(), 1.0f);
+  EXPECT_EQ(Norm(), 1.0f);
 }
 
 }  // namespace

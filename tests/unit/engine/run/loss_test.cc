@@ -1,6 +1,7 @@
 // The loss of a step is the mean over its target tokens, however the step is cut into
 // micro-batches.
 #include "gtest/gtest.h"
+#include "tests/support/counting_backend.h"
 #include "tests/unit/engine/run/run_fixture.h"
 
 namespace octavo::engine {
@@ -109,7 +110,8 @@ TEST(StepLoss, GradientsDoNotLeakIntoTheNextStep) {
 // The position counts rows: neither steps nor micro-batches.
 TEST(StepData, TakesEveryRowOnceAndInOrder) {
   FixedCorpus::Taken taken;
-  TestRun run = MakeRun(Plan(2, 3), UnevenRows(), {.holdout = {}, .taken = &taken, .weights = {}});
+  TestRun run = MakeRun(Plan(2, 3), UnevenRows(),
+                        {.holdout = {}, .taken = &taken, .weights = {}, .wrap = {}});
   run.Step();
   run.Step();
   EXPECT_EQ(taken, (FixedCorpus::Taken{{0, 2}, {2, 2}, {4, 2}, {6, 2}, {8, 2}, {10, 2}}));
@@ -131,6 +133,30 @@ TEST_P(Overfit, ABatchIsLearntByHeart) {
 INSTANTIATE_TEST_SUITE_P(
     Recipes, Overfit, ::testing::Values(RecipePlan::Precision::kFp8, RecipePlan::Precision::kBf16),
     [](const auto& test) { return test.param == RecipePlan::Precision::kFp8 ? "Fp8" : "Bf16"; });
+
+// Nothing in a step waits for the host to decide; a probe reads its own loss.
+TEST(Step, ReadsFromTheBackendOnce) {
+  for (const auto precision : {RecipePlan::Precision::kFp8, RecipePlan::Precision::kBf16}) {
+    testing_support::CountingBackend* counting = nullptr;
+    RunPlan plan = Plan(2, 3);
+    plan.recipe.precision = precision;
+    TestRun run = MakeRun(
+        plan, UnevenRows(),
+        {.holdout = {},
+         .taken = nullptr,
+         .weights = {},
+         .wrap = [&](std::unique_ptr<kernels::Backend> inner) {
+           auto outer = std::make_unique<testing_support::CountingBackend>(std::move(inner));
+           counting = outer.get();
+           return outer;
+         }});
+    for (int step = 0; step < 3; ++step) {
+      const int64_t before = counting->reads();
+      EXPECT_TRUE(run.Step().applied);
+      EXPECT_EQ(counting->reads() - before, 1);
+    }
+  }
+}
 
 }  // namespace
 }  // namespace octavo::engine

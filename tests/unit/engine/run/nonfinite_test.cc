@@ -26,7 +26,7 @@ TestRun RunWith(Precision precision, const ChangeWeights& weights, double learni
   plan.recipe.precision = precision;
   plan.optimizer.learning_rate = learning_rate;
   return MakeRun(plan, {{RandomDocument(16, 48, 1)}, {RandomDocument(16, 48, 2)}},
-                 {.holdout = {}, .taken = nullptr, .weights = weights});
+                 {.holdout = {}, .taken = nullptr, .weights = weights, .wrap = {}});
 }
 
 // Multiplies the parameters whose name ends so.
@@ -151,9 +151,11 @@ TEST_P(Nonfinite, TenInARowEndTheRunAndNameTheModule) {
 TEST_P(Nonfinite, TheFinalReportAddsUpAndAnEvaluationIsNotANumber) {
   RunPlan plan = TinyPlan(kSequence);
   plan.recipe.precision = GetParam();
-  TestRun run = MakeRun(
-      plan, {{RandomDocument(16, 48, 1)}},
-      {.holdout = {{RandomDocument(16, 48, 3)}}, .taken = nullptr, .weights = OverflowingSwiglu()});
+  TestRun run = MakeRun(plan, {{RandomDocument(16, 48, 1)}},
+                        {.holdout = {{RandomDocument(16, 48, 3)}},
+                         .taken = nullptr,
+                         .weights = OverflowingSwiglu(),
+                         .wrap = {}});
   const StepReport step = run.Step();
   run.Step();
   const absl::StatusOr<FinalReport> report = run.run->Finish();

@@ -116,11 +116,14 @@ struct RunChanges {
   FixedCorpus::Rows holdout;
   FixedCorpus::Taken* taken = nullptr;
   ChangeWeights weights;
+  // Puts something around the backend, such as a counter.
+  std::function<std::unique_ptr<kernels::Backend>(std::unique_ptr<kernels::Backend>)> wrap;
 };
 
 inline TestRun MakeRun(const RunPlan& plan, FixedCorpus::Rows rows, RunChanges changes = {}) {
   TestRun result;
   result.backend = *kernels::OpenBackend("cpu", {.memory_bytes = 0, .threads = 1});
+  if (changes.wrap) result.backend = changes.wrap(std::move(result.backend));
   RunParts parts;
   parts.plan = plan;
   parts.config = TinyModel();
@@ -134,7 +137,7 @@ inline TestRun MakeRun(const RunPlan& plan, FixedCorpus::Rows rows, RunChanges c
                             .recipe = plan.recipe,
                             .max_tokens = plan.micro_batch * plan.data.sequence_length},
                            parts.parameters->layout(), parts.backend);
-  parts.optimizer = *Optimizer::Create(plan.optimizer, parts.backend);
+  parts.optimizer.emplace(plan.optimizer, parts.backend);
   CHECK(
       InitialiseWeights(*parts.parameters, plan.seed, parts.config.initializer_range, parts.backend)
           .ok());
