@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/memory_ledger.h"
 #include "kernels/operation.h"
+#include "kernels/workspace.h"
 
 namespace octavo::kernels {
 
@@ -22,6 +23,7 @@ struct BackendDescription {
   std::string device;    // e.g. the processor's model name
   std::string matmul;    // what carries GEMMs, e.g. "oneDNN 2.6.3 bf16 (AMX)"
   int64_t memory_bytes;  // that may be used
+  Machine machine = {};  // what decides the size of a workspace
 };
 
 // GEMMs that ran, by operand type; the proof that nothing fell back silently.
@@ -62,6 +64,10 @@ class Backend {
   virtual absl::StatusOr<void*> Allocate(int64_t bytes) = 0;
   // Waits for what uses the memory. Null is fine.
   virtual void Free(void* memory) = 0;
+  // Takes the memory that these operations and all smaller ones need beside their operands, so that
+  // none of them allocates any: kernels/workspace_bytes.h says how much. RESOURCE_EXHAUSTED where
+  // it does not fit.
+  virtual absl::Status Reserve(const LargestOperations& largest) = 0;
   // Of everything that Allocate and, where the host's memory is the device's, AllocateHost lent,
   // and of the backend's own scratch.
   virtual MemoryUse memory_use() const = 0;

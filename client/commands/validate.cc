@@ -20,6 +20,10 @@ std::string RenderPlan(const v1::Plan& plan) {
   bytes("gradients", plan.gradients_bytes());
   bytes("optimizer", plan.optimizer_bytes());
   bytes("activations", plan.activations_bytes());
+  bytes("workspaces", plan.workspaces_bytes());
+  bytes("the backend's own", plan.backend_bytes());
+  if (plan.corpus_bytes() > 0) bytes("corpus", plan.corpus_bytes());
+  bytes("program", plan.program_bytes());
   bytes("memory in all", plan.total_bytes());
   bytes("one checkpoint", plan.checkpoint_bytes());
   table.Add({"tokens per step", FormatInteger(plan.tokens_per_step())});

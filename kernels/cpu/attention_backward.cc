@@ -41,9 +41,6 @@ struct BackwardWork {
   float* ds;      // [kBlock, keys]
   float* k_rows;  // [keys, padded_dim]
 
-  static int64_t Floats(const AttentionShape& shape) {
-    return (3 * kBlock + kTileKeys) * shape.padded_dim + 2 * kBlock * kTileKeys;
-  }
   BackwardWork(const AttentionShape& shape, float* memory)
       : q(memory),
         dout(q + kBlock * shape.padded_dim),
@@ -180,8 +177,6 @@ HWY_EXPORT(RunBackwardTask);
 HWY_EXPORT(AddParts);
 HWY_EXPORT(PackBackward);
 
-constexpr int64_t kTasks = 8;  // a segment has at least so many independent sums
-
 // Buffers of the whole operation, all float32.
 struct Buffers {
   int64_t parts;
@@ -192,16 +187,8 @@ struct Buffers {
   float* dv;
   float* work;  // [threads, BackwardWork]
 
-  static int64_t Parts(const AttentionShape& shape) {
-    return std::min(CeilDiv(kTasks, shape.kv_heads), CeilDiv(shape.tokens, kBlock));
-  }
-  static int64_t Floats(const AttentionShape& shape, int threads) {
-    const int64_t panels = shape.kv_heads * shape.head_floats();
-    const int64_t sums = shape.kv_heads * Parts(shape) * shape.tokens * shape.padded_dim;
-    return 2 * panels + 2 * sums + threads * BackwardWork::Floats(shape);
-  }
   Buffers(const AttentionShape& shape, float* memory)
-      : parts(Parts(shape)), part_floats(shape.tokens * shape.padded_dim) {
+      : parts(shape.parts()), part_floats(shape.tokens * shape.padded_dim) {
     k_panels = memory;
     v_panels = k_panels + shape.kv_heads * shape.head_floats();
     dk = v_panels + shape.kv_heads * shape.head_floats();
@@ -221,7 +208,7 @@ void RunTask(const AttentionBackward& op, const AttentionShape& shape, const Buf
     .v_panels = buffers.v_panels + of_head,
     .dk = buffers.dk + index * buffers.part_floats,
     .dv = buffers.dv + index * buffers.part_floats,
-    .memory = buffers.work + omp_get_thread_num() * BackwardWork::Floats(shape),
+    .memory = buffers.work + omp_get_thread_num() * shape.BackwardWorkFloats(),
     .segment = segment,
     .kv_head = kv_head,
     .part = index % buffers.parts,
@@ -250,16 +237,12 @@ void FinishToken(const AttentionBackward& op, const AttentionShape& shape, const
 
 }  // namespace
 
-int64_t ScratchBytes(const AttentionBackward& operation, int threads) {
-  return static_cast<int64_t>(sizeof(float)) * Buffers::Floats(AttentionShape(operation), threads);
-}
-
 absl::Status RunAttention(const AttentionBackward& operation, Scratch* scratch) {
   const AttentionShape shape(operation);
   RETURN_IF_ERROR(CheckSpans("AttentionBackward", shape));
-  ASSIGN_OR_RETURN(char* const memory,
-                   scratch->Get<char>(ScratchBytes(operation, omp_get_max_threads())));
-  const Buffers buffers(shape, reinterpret_cast<float*>(memory));
+  ASSIGN_OR_RETURN(float* const memory,
+                   scratch->Get<float>(shape.BackwardFloats(omp_get_max_threads())));
+  const Buffers buffers(shape, memory);
   const std::vector<TokenRange> segments = SegmentsOf(shape);
   const int64_t panels = shape.padded_tokens / kPanel;
   const int64_t sums = shape.kv_heads * buffers.parts;  // of a segment

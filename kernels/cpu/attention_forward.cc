@@ -34,9 +34,6 @@ struct ForwardWork {
   float* scores;  // [kBlock, keys]
   float* v_rows;  // [keys, padded_dim]
 
-  static int64_t Floats(const AttentionShape& shape) {
-    return (2 * kBlock + kTileKeys) * shape.padded_dim + kBlock * kTileKeys;
-  }
   ForwardWork(const AttentionShape& shape, float* memory)
       : q(memory),
         sums(q + kBlock * shape.padded_dim),
@@ -138,18 +135,11 @@ std::vector<TokenRange> BlocksOf(const AttentionShape& shape) {
 
 }  // namespace
 
-int64_t ScratchBytes(const AttentionForward& operation, int threads) {
-  const AttentionShape shape(operation);
-  return static_cast<int64_t>(sizeof(float)) *
-         (shape.kv_heads * shape.head_floats() + threads * ForwardWork::Floats(shape));
-}
-
 absl::Status RunAttention(const AttentionForward& operation, Scratch* scratch) {
   const AttentionShape shape(operation);
   RETURN_IF_ERROR(CheckSpans("AttentionForward", shape));
-  ASSIGN_OR_RETURN(char* const memory,
-                   scratch->Get<char>(ScratchBytes(operation, omp_get_max_threads())));
-  float* const k_panels = reinterpret_cast<float*>(memory);
+  ASSIGN_OR_RETURN(float* const k_panels,
+                   scratch->Get<float>(shape.ForwardFloats(omp_get_max_threads())));
   float* const thread_memory = k_panels + shape.kv_heads * shape.head_floats();
   const std::vector<TokenRange> blocks = BlocksOf(shape);
   const auto block_count = static_cast<int64_t>(blocks.size());
@@ -170,7 +160,7 @@ absl::Status RunAttention(const AttentionForward& operation, Scratch* scratch) {
       ({.op = &operation,
         .shape = &shape,
         .k_panels = k_panels + head / shape.group() * shape.head_floats(),
-        .memory = thread_memory + omp_get_thread_num() * ForwardWork::Floats(shape),
+        .memory = thread_memory + omp_get_thread_num() * shape.ForwardWorkFloats(),
         .head = head,
         .queries = blocks[static_cast<size_t>(i % block_count)]});
     }

@@ -12,16 +12,11 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "kernels/cpu/lanes.h"
-#include "kernels/numerics/tile.h"
+#include "kernels/cpu/attention_size.h"
 
 namespace octavo::kernels::cpu {
 
-inline constexpr int64_t kBlock = 48;           // queries; whole patches of small_gemm_inl.h
-inline constexpr int64_t kTileKeys = 128;       // a block's scores of a tile fit an L1 cache
 inline constexpr int64_t kSegmentTokens = 512;  // a segment is at least so long
-
-inline int64_t RoundUp(int64_t count, int64_t to) { return CeilDiv(count, to) * to; }
 
 // [start, end)
 struct TokenRange {
@@ -31,33 +26,23 @@ struct TokenRange {
   int64_t count() const { return end - start; }
 };
 
-struct AttentionShape {
-  int64_t tokens;
+struct AttentionShape : AttentionSize {
   int64_t heads;
-  int64_t kv_heads;
-  int64_t head_dim;
   const int32_t* attend_from;
   float scale;
-  int64_t query_pitch;    // elements between the tokens of q, out and their gradients
-  int64_t key_pitch;      // of k, v and their gradients
-  int64_t padded_tokens;  // whole panels of keys
-  int64_t padded_dim;     // whole vectors
+  int64_t query_pitch;  // elements between the tokens of q, out and their gradients
+  int64_t key_pitch;    // of k, v and their gradients
 
   template <typename Operation>
   explicit AttentionShape(const Operation& op)
-      : tokens(op.tokens),
+      : AttentionSize(op.tokens, op.kv_heads, op.head_dim),
         heads(op.heads),
-        kv_heads(op.kv_heads),
-        head_dim(op.head_dim),
         attend_from(op.attend_from),
         scale(op.scale),
         query_pitch(op.heads * op.head_dim),
-        key_pitch(op.kv_heads * op.head_dim),
-        padded_tokens(RoundUp(op.tokens, kPanel)),
-        padded_dim(RoundUp(op.head_dim, kLanes)) {}
+        key_pitch(op.kv_heads * op.head_dim) {}
 
   int64_t group() const { return heads / kv_heads; }
-  int64_t head_floats() const { return padded_tokens * padded_dim; }  // of one widened head
 };
 
 inline absl::Status CheckSpans(const char* operation, const AttentionShape& shape) {

@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "kernels/cpu/instruction_set.h"
 #include "kernels/cpu/operations.h"
+#include "kernels/cpu/workspace.h"
 
 namespace octavo::kernels::cpu {
 namespace {
@@ -42,7 +43,16 @@ BackendDescription CpuBackend::Describe() const {
   return {.name = "cpu",
           .device = ProcessorName(),
           .matmul = matmul_->Describe(),
-          .memory_bytes = memory_->use().limit};
+          .memory_bytes = memory_->use().limit,
+          .machine = machine()};
+}
+
+absl::Status CpuBackend::Reserve(const LargestOperations& largest) {
+  const ScratchSizes bytes = ScratchSizesOf(largest, machine());
+  RETURN_IF_ERROR(a_scratch_.Get<char>(bytes.folded_a).status());
+  RETURN_IF_ERROR(b_scratch_.Get<char>(bytes.folded_b).status());
+  RETURN_IF_ERROR(attention_scratch_.Get<char>(bytes.attention).status());
+  return matmul_->Reserve(bytes);
 }
 
 absl::Status CpuBackend::CopyIn(void* to, const void* from_host, int64_t bytes) {

@@ -24,6 +24,7 @@ class CpuBackend final : public Backend {
 
   absl::StatusOr<void*> Allocate(int64_t bytes) override { return memory_->Allocate(bytes); }
   void Free(void* memory) override { memory_->Free(memory); }
+  absl::Status Reserve(const LargestOperations& largest) override;
   MemoryUse memory_use() const override { return memory_->use(); }
   absl::StatusOr<void*> AllocateHost(int64_t bytes) override { return memory_->Allocate(bytes); }
   void FreeHost(void* memory) override { memory_->Free(memory); }
@@ -46,6 +47,10 @@ class CpuBackend final : public Backend {
   absl::Status Execute(const Operation& operation) override;
 
  private:
+  Machine machine() const {
+    return {.threads = threads_, .float32_products = matmul_->float32_products()};
+  }
+
   const int threads_;
   std::unique_ptr<Memory> memory_;  // outlives what follows
   std::unique_ptr<Matmul> matmul_;

@@ -145,6 +145,15 @@ class OneDnnMatmul final : public Matmul {
                         widens_ ? " f32, widened from bf16" : " bf16", " (", implementation_, ")");
   }
 
+  bool float32_products() const override { return widens_; }
+
+  absl::Status Reserve(const ScratchSizes& bytes) override {
+    RETURN_IF_ERROR(wide_a_.Get<char>(bytes.wide_a).status());
+    RETURN_IF_ERROR(wide_b_.Get<char>(bytes.wide_b).status());
+    RETURN_IF_ERROR(wide_bias_.Get<char>(bytes.wide_bias).status());
+    return wide_c_.Get<char>(bytes.wide_c).status();
+  }
+
   absl::Status Run(const GemmBf16& operation) override {
     try {
       return widens_ ? RunWidened(operation) : RunNative(operation);

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/cpu/scratch.h"
+#include "kernels/cpu/workspace.h"
 #include "kernels/ops/matmul.h"
 
 namespace octavo::kernels::cpu {
@@ -29,6 +30,8 @@ class Matmul {
   virtual ~Matmul() = default;
 
   virtual std::string Describe() const = 0;
+  virtual bool float32_products() const = 0;  // operands are widened
+  virtual absl::Status Reserve(const ScratchSizes& bytes) = 0;
   virtual absl::Status Run(const GemmBf16& operation) = 0;
 };
 

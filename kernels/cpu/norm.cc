@@ -98,8 +98,8 @@ absl::Status RunOperation(const RmsNormForward& operation) {
     HWY_DYNAMIC_DISPATCH(ForwardRow)(operation, row);
   if (operation.nonfinite != nullptr) {
     const auto unusable = [](float r) { return r == 0 || !std::isfinite(r); };
-    *operation.nonfinite += static_cast<uint64_t>(std::count_if(
-        operation.inverse_rms, operation.inverse_rms + operation.rows, unusable));
+    *operation.nonfinite += static_cast<uint64_t>(
+        std::count_if(operation.inverse_rms, operation.inverse_rms + operation.rows, unusable));
   }
   return absl::OkStatus();
 }

@@ -31,10 +31,6 @@ absl::Status RunOperation(const AddLosses& operation);
 absl::Status RunOperation(const DecideStep& operation);
 absl::Status RunOperation(const AdamW& operation);
 
-// What RunAttention takes of its scratch: the widened keys, sums of gradients that add up later,
-// and the working set of each thread.
-int64_t ScratchBytes(const AttentionForward& operation, int threads);
-int64_t ScratchBytes(const AttentionBackward& operation, int threads);
 absl::Status RunAttention(const AttentionForward& operation, Scratch* scratch);
 absl::Status RunAttention(const AttentionBackward& operation, Scratch* scratch);
 

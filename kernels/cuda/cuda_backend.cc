@@ -88,6 +88,8 @@ class CudaBackend final : public Backend {
     ledger_.TakeBack(memory);
     cudaFree(memory);  // waits for the device
   }
+  // Its operations work in their operands and on the chip alone.
+  absl::Status Reserve(const LargestOperations&) override { return absl::OkStatus(); }
   MemoryUse memory_use() const override { return ledger_.use(); }
 
   absl::StatusOr<void*> AllocateHost(int64_t bytes) override {

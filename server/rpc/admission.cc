@@ -22,6 +22,9 @@ namespace {
 constexpr size_t kMaxMessageBytes = 2048;
 constexpr size_t kMaxPayloadBytes = 4096;
 
+// Which machine a job will get is not known when it is admitted: this one needs the most.
+constexpr kernels::Machine kAnyMachine = {.threads = 64, .float32_products = true};
+
 v1::Violation MakeViolation(absl::string_view field, std::string message) {
   v1::Violation violation;
   violation.set_field(std::string(field));
@@ -96,7 +99,10 @@ int64_t PlanJobMemory(const v1::JobSpec& spec) {
   if (!HasRegularConfig(folder)) return 0;
   const absl::StatusOr<engine::ModelConfig> config = engine::ReadModelConfig(folder);
   if (!config.ok()) return 0;
-  return engine::PlanMemory(config->shape, DescribeRun(spec.stages(0), config->shape)).total;
+  const engine::Place place = {.backend = spec.resources().device_kind() == "gpu" ? "cuda" : "cpu",
+                               .machine = kAnyMachine};
+  return engine::PlanMemory(config->shape, DescribeRun(spec.stages(0), config->shape), place)
+      .total();
 }
 
 std::vector<v1::Violation> CheckBaseline(const v1::JobSpec& spec, const core::Core& core) {

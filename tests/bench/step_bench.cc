@@ -26,6 +26,7 @@
 #include "tests/bench/figure.h"
 #include "tests/bench/models.h"
 #include "worker/engine/engine.h"
+#include "worker/engine/inputs.h"
 
 namespace octavo::bench {
 namespace {
@@ -93,6 +94,7 @@ absl::StatusOr<Measurement> MeasureHere(const engine::RunPlan& plan, int threads
   ASSIGN_OR_RETURN(const std::unique_ptr<engine::Engine> engine,
                    engine::Engine::Prepare(plan, "", backend.get()));
   backend->TimeOperations();
+  const engine::Place place = engine::PlaceOf(backend->Describe());
   std::vector<double> seconds;
   OperationSeconds warm_up = {};
   Measurement result = {};
@@ -117,7 +119,7 @@ absl::StatusOr<Measurement> MeasureHere(const engine::RunPlan& plan, int threads
   for (const double value : seconds) result.mean_seconds += value / count;
   std::nth_element(seconds.begin(), seconds.begin() + seconds.size() / 2, seconds.end());
   result.seconds = seconds[seconds.size() / 2];
-  result.plan_bytes = static_cast<double>(engine::Inspect(plan).total_bytes);
+  result.plan_bytes = static_cast<double>(engine::Inspect(plan, place).memory.total());
   return result;
 }
 

@@ -31,6 +31,9 @@ class CountingBackend final : public kernels::Backend {
     }
     return memory;
   }
+  absl::Status Reserve(const kernels::LargestOperations& largest) override {
+    return backend_->Reserve(largest);
+  }
   void Free(void* memory) override {
     const auto found = sizes_.find(memory);
     if (found != sizes_.end()) {

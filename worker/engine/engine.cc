@@ -14,15 +14,13 @@
 namespace octavo::engine {
 namespace {
 
-absl::Status CheckMemory(const RunPlan& plan, const ModelConfig& config,
-                         const PrecisionPolicy& policy, const kernels::Backend& backend) {
-  const MemoryPlan memory = PlanRunMemory(plan, config, policy);
-  const int64_t limit = backend.Describe().memory_bytes;
-  if (memory.total <= limit) return absl::OkStatus();
+// On a CPU the device's memory is the host's; elsewhere corpus and program lie beside it.
+absl::Status CheckMemory(const MemoryPlan& plan, const kernels::BackendDescription& backend) {
+  const int64_t needed = backend.name == "cpu" ? plan.total() : plan.device();
+  if (needed <= backend.memory_bytes) return absl::OkStatus();
   return absl::ResourceExhaustedError(
-      absl::StrCat("the run needs ", memory.total, " bytes (weights ", memory.weights,
-                   ", optimizer ", memory.optimizer, ", gradients ", memory.gradients,
-                   ", activations ", memory.activations, " and workspaces); the device has ", limit,
+      absl::StrCat("the run needs ", needed, " bytes (", Describe(plan), "); the device has ",
+                   backend.memory_bytes,
                    "; lower batch.micro_batch or data.sequence_length, or use a larger device"));
 }
 
@@ -33,7 +31,9 @@ absl::Status OpenInputs(RunParts* parts) {
   RETURN_IF_ERROR(CheckSequenceLength(plan, parts->config));
   ASSIGN_OR_RETURN(const PrecisionPolicy policy,
                    PrecisionPolicy::Create(plan.recipe, PlanParameters(parts->config.shape)));
-  RETURN_IF_ERROR(CheckMemory(plan, parts->config, policy, *parts->backend));
+  const kernels::BackendDescription backend = parts->backend->Describe();
+  MemoryPlan memory = PlanRunMemory(plan, parts->config, policy, PlaceOf(backend));
+  RETURN_IF_ERROR(CheckMemory(memory, backend));
   ASSIGN_OR_RETURN(parts->tokenizer, OpenTokenizer(plan));
   RETURN_IF_ERROR(CheckVocabulary(*parts->tokenizer, parts->config));
   if (!plan.evaluation.exact_match_file.empty()) {
@@ -42,6 +42,8 @@ absl::Status OpenInputs(RunParts* parts) {
   }
   ASSIGN_OR_RETURN(parts->corpus,
                    OpenCorpus(plan.data, *parts->tokenizer, parts->config.shape.vocabulary));
+  memory.corpus = parts->corpus->report().host_bytes;
+  RETURN_IF_ERROR(CheckMemory(memory, backend));
   std::error_code error;
   if (plan.data.tokenizer == DataPlan::TokenizerKind::kByte &&
       std::filesystem::exists(plan.model.folder + "/tokenizer.json", error)) {

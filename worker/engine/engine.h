@@ -99,16 +99,12 @@ struct Inspection {
   std::vector<InspectionProblem> problems;
   std::vector<std::string> warnings;
   int64_t parameters = 0;
-  int64_t weights_bytes = 0;
-  int64_t optimizer_bytes = 0;
-  int64_t gradients_bytes = 0;
-  int64_t activations_bytes = 0;
-  int64_t total_bytes = 0;
+  MemoryPlan memory;
   int64_t train_tokens = 0;
   int64_t tokens_per_step = 0;
   double epochs = 0;
   int64_t checkpoint_bytes = 0;
 };
-Inspection Inspect(const RunPlan& plan);
+Inspection Inspect(const RunPlan& plan, const Place& place);
 
 }  // namespace octavo::engine

@@ -28,11 +28,17 @@ absl::Status CheckVocabulary(const Tokenizer& tokenizer, const ModelConfig& conf
 }
 
 MemoryPlan PlanRunMemory(const RunPlan& plan, const ModelConfig& config,
-                         const PrecisionPolicy& policy) {
-  return PlanMemory(config.shape, {.micro_batch = plan.micro_batch,
-                                   .sequence = plan.data.sequence_length,
-                                   .fp8 = plan.recipe.precision == RecipePlan::Precision::kFp8,
-                                   .bf16_linear_parameters = policy.kept_parameters()});
+                         const PrecisionPolicy& policy, const Place& place) {
+  return PlanMemory(config.shape,
+                    {.micro_batch = plan.micro_batch,
+                     .sequence = plan.data.sequence_length,
+                     .fp8 = policy.any_fp8(),
+                     .bf16_linear_parameters = policy.kept_parameters()},
+                    place);
+}
+
+Place PlaceOf(const kernels::BackendDescription& backend) {
+  return {.backend = backend.name, .machine = backend.machine};
 }
 
 int64_t MostPromptTokens(const RunPlan& plan, const ModelConfig& config) {

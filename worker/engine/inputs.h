@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "kernels/backend.h"
 #include "worker/engine/data/tokenizer.h"
 #include "worker/engine/model/config.h"
 #include "worker/engine/model/shape.h"
@@ -20,7 +21,10 @@ absl::Status CheckSequenceLength(const RunPlan& plan, const ModelConfig& config)
 absl::Status CheckVocabulary(const Tokenizer& tokenizer, const ModelConfig& config);
 
 MemoryPlan PlanRunMemory(const RunPlan& plan, const ModelConfig& config,
-                         const PrecisionPolicy& policy);
+                         const PrecisionPolicy& policy, const Place& place);
+
+// Where a run on this backend is.
+Place PlaceOf(const kernels::BackendDescription& backend);
 
 // Most tokens that a prompt and its continuation may have: one pass holds micro_batch rows.
 int64_t MostPromptTokens(const RunPlan& plan, const ModelConfig& config);

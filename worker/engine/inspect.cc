@@ -17,7 +17,7 @@ namespace {
 // Looks at each input on its own, so that one problem hides no other.
 class Inspector {
  public:
-  explicit Inspector(const RunPlan& plan) : plan_(plan) {}
+  Inspector(const RunPlan& plan, const Place& place) : plan_(plan), place_(place) {}
 
   Inspection Run() {
     InspectModel();
@@ -70,12 +70,7 @@ class Inspector {
     inspection_.checkpoint_bytes = 3 * static_cast<int64_t>(sizeof(float)) * layout.parameter_count;
     const absl::StatusOr<PrecisionPolicy> policy = PrecisionPolicy::Create(plan_.recipe, layout);
     if (!policy.ok()) return Add("recipe.keep_bf16", policy.status().message());
-    const MemoryPlan memory = PlanRunMemory(plan_, *config_, *policy);
-    inspection_.weights_bytes = memory.weights;
-    inspection_.optimizer_bytes = memory.optimizer;
-    inspection_.gradients_bytes = memory.gradients;
-    inspection_.activations_bytes = memory.activations;
-    inspection_.total_bytes = memory.total;
+    inspection_.memory = PlanRunMemory(plan_, *config_, *policy, place_);
   }
 
   void InspectTokenizer() {
@@ -92,6 +87,7 @@ class Inspector {
                                 corpus.problems.end());
     inspection_.warnings.insert(inspection_.warnings.end(), corpus.warnings.begin(),
                                 corpus.warnings.end());
+    inspection_.memory.corpus = corpus.host_bytes;
     inspection_.train_tokens = corpus.train_rows * plan_.data.sequence_length;
     if (inspection_.train_tokens == 0) return;
     inspection_.epochs =
@@ -108,6 +104,7 @@ class Inspector {
   }
 
   const RunPlan& plan_;
+  const Place& place_;
   Inspection inspection_;
   std::optional<ModelConfig> config_;
   std::unique_ptr<Tokenizer> tokenizer_;
@@ -115,6 +112,6 @@ class Inspector {
 
 }  // namespace
 
-Inspection Inspect(const RunPlan& plan) { return Inspector(plan).Run(); }
+Inspection Inspect(const RunPlan& plan, const Place& place) { return Inspector(plan, place).Run(); }
 
 }  // namespace octavo::engine

@@ -93,6 +93,7 @@ CorpusInspection InspectCorpus(const DataPlan& plan, const Tokenizer* tokenizer,
     const auto corpus = OpenCorpus(plan, *tokenizer, vocabulary);
     if (corpus.ok()) {
       inspection.train_rows = (*corpus)->report().train_rows;
+      inspection.host_bytes = (*corpus)->report().host_bytes;
       inspection.warnings = (*corpus)->report().warnings;
       return inspection;
     }

@@ -14,6 +14,7 @@ namespace octavo::engine {
 struct CorpusInspection {
   std::vector<InspectionProblem> problems;
   std::vector<std::string> warnings;
+  int64_t host_bytes = 0;  // 0 when the corpus was not packed
   int64_t train_rows = 0;  // 0: not counted
 };
 

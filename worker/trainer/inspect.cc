@@ -88,13 +88,28 @@ void CheckOutputFolder(const std::string& folder, v1::ValidateJobResponse* respo
   }
 }
 
+// Where the job would run on this machine. A backend that does not open here says so in the run.
+engine::Place PlaceOfJob(const std::string& device_kind) {
+  const std::string name = device_kind == "gpu" ? "cuda" : "cpu";
+  engine::Place place;
+  place.backend = name;
+  const auto backend = kernels::OpenBackend(name, {});
+  if (backend.ok()) place.machine = (*backend)->Describe().machine;
+  return place;
+}
+
 void AddPlan(const engine::Inspection& inspection, v1::Plan* plan) {
   plan->set_parameters(inspection.parameters);
-  plan->set_weights_bytes(inspection.weights_bytes);
-  plan->set_optimizer_bytes(inspection.optimizer_bytes);
-  plan->set_gradients_bytes(inspection.gradients_bytes);
-  plan->set_activations_bytes(inspection.activations_bytes);
-  plan->set_total_bytes(inspection.total_bytes);
+  const engine::MemoryPlan& memory = inspection.memory;
+  plan->set_weights_bytes(memory.weights);
+  plan->set_optimizer_bytes(memory.optimizer);
+  plan->set_gradients_bytes(memory.gradients);
+  plan->set_activations_bytes(memory.activations);
+  plan->set_workspaces_bytes(memory.workspaces);
+  plan->set_backend_bytes(memory.backend);
+  plan->set_corpus_bytes(memory.corpus);
+  plan->set_program_bytes(memory.program);
+  plan->set_total_bytes(memory.total());
   plan->set_train_tokens(inspection.train_tokens);
   plan->set_tokens_per_step(inspection.tokens_per_step);
   plan->set_epochs(inspection.epochs);
@@ -117,7 +132,8 @@ v1::ValidateJobResponse InspectJob(v1::JobSpec spec) {
       MakeRunPlan(violations.empty() ? spec : WithoutViolations(spec, violations));
   if (!plan.ok()) return response;  // its violations are listed already
 
-  const engine::Inspection inspection = engine::Inspect(*plan);
+  const engine::Inspection inspection =
+      engine::Inspect(*plan, PlaceOfJob(spec.resources().device_kind()));
   for (const engine::InspectionProblem& problem : inspection.problems) {
     const std::string field = absl::StrCat("stages[0].", problem.field);
     if (known.count(field) == 0) Add(field, problem.message, &response);

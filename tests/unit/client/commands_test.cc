@@ -225,6 +225,10 @@ TEST_F(CommandsTest, ValidateShowsThePlan) {
   v1::ValidateJobResponse response;
   response.mutable_plan()->set_parameters(134515008);
   response.mutable_plan()->set_total_bytes(int64_t{3} << 30);
+  response.mutable_plan()->set_workspaces_bytes(int64_t{5} << 20);
+  response.mutable_plan()->set_backend_bytes(int64_t{6} << 20);
+  response.mutable_plan()->set_corpus_bytes(int64_t{7} << 20);
+  response.mutable_plan()->set_program_bytes(int64_t{8} << 20);
   response.mutable_plan()->set_train_tokens(1000);
   response.mutable_plan()->set_epochs(1.5);
   coordinator_.SetValidation(response);
@@ -233,6 +237,9 @@ TEST_F(CommandsTest, ValidateShowsThePlan) {
   EXPECT_THAT(run.out, HasSubstr("can be submitted\n"));
   EXPECT_THAT(run.out, HasSubstr("134,515,008"));
   EXPECT_THAT(run.out, HasSubstr("memory in all             3.0 GiB"));
+  for (const char* row : {"workspaces                5.0 MiB", "the backend's own         6.0 MiB",
+                          "corpus                    7.0 MiB", "program                   8.0 MiB"})
+    EXPECT_THAT(run.out, HasSubstr(row));
   EXPECT_THAT(run.out, HasSubstr("1.50"));
 }
 

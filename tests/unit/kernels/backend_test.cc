@@ -161,6 +161,7 @@ class SmallAdds final : public Backend {
   int64_t QuantizedBytes(const QuantizedSpec&) const override { return 0; }
   absl::StatusOr<void*> Allocate(int64_t) override { return absl::UnimplementedError("memory"); }
   void Free(void*) override {}
+  absl::Status Reserve(const LargestOperations&) override { return absl::OkStatus(); }
   absl::Status CopyIn(void*, const void*, int64_t) override { return absl::OkStatus(); }
   MemoryUse memory_use() const override { return {}; }
   absl::StatusOr<void*> AllocateHost(int64_t) override { return absl::UnimplementedError(""); }

@@ -47,6 +47,9 @@ class PackedCorpus final : public Corpus {
     }
     report_.documents = stream_.documents() + holdout_stream_.documents();
     report_.tokens = stream_.tokens() + holdout_stream_.tokens();
+    stream_.ReleaseSpare();
+    holdout_stream_.ReleaseSpare();
+    report_.host_bytes = stream_.bytes() + holdout_stream_.bytes();
     RETURN_IF_ERROR(DivideRows());
     sha256_ = Hash();
     return absl::OkStatus();

@@ -16,7 +16,8 @@ namespace octavo::engine {
 
 struct CorpusReport {
   int64_t documents = 0;
-  int64_t tokens = 0;  // in all documents, with their end tokens
+  int64_t tokens = 0;      // in all documents, with their end tokens
+  int64_t host_bytes = 0;  // that the corpus holds in the host's memory
   int64_t train_rows = 0;
   int64_t holdout_rows = 0;
   int64_t skipped_rows = 0;  // bad rows, with skip_bad_rows

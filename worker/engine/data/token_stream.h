@@ -21,6 +21,15 @@ class TokenStream {
   absl::Status Add(absl::string_view document, const Tokenizer& tokenizer, int64_t vocabulary);
 
   int64_t tokens() const { return static_cast<int64_t>(tokens_.size()); }
+  // Gives back what growing took in advance.
+  void ReleaseSpare() {
+    tokens_.shrink_to_fit();
+    starts_.shrink_to_fit();
+  }
+  int64_t bytes() const {
+    return static_cast<int64_t>(tokens_.capacity() * sizeof(int32_t) +
+                                starts_.capacity() * sizeof(int64_t));
+  }
   int64_t documents() const { return static_cast<int64_t>(starts_.size()); }
 
   // Rows of `sequence` inputs. Row r reads tokens [r S, r S + S) and predicts [r S + 1, r S + S],

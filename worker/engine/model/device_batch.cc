@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "worker/engine/model/rope.h"
+#include "worker/engine/model/sizes.h"
 
 namespace octavo::engine {
 namespace {
@@ -12,8 +13,7 @@ namespace {
 using kernels::Buffer;
 using kernels::Queue;
 
-constexpr int64_t kArrays = 4;          // of a slot
-constexpr int64_t kAlignedTokens = 64;  // an array starts on a multiple of 256 bytes
+constexpr int64_t kArrays = 4;  // of a slot
 
 absl::Status CheckRange(const char* what, int64_t token, int32_t value, int64_t low, int64_t high) {
   if (value >= low && value < high) return absl::OkStatus();
@@ -29,7 +29,7 @@ absl::StatusOr<DeviceBatch> DeviceBatch::Create(const ModelConfig& config, int64
   batch.max_tokens_ = max_tokens;
   batch.vocabulary_ = config.shape.vocabulary;
   batch.sliding_window_ = config.sliding_window;
-  batch.pitch_ = (max_tokens + kAlignedTokens - 1) / kAlignedTokens * kAlignedTokens;
+  batch.pitch_ = BatchPitch(max_tokens);
   for (Slot& slot : batch.slots_) {
     ASSIGN_OR_RETURN(slot.staged,
                      kernels::HostBuffer<int32_t>::Create(backend, kArrays * batch.pitch_));

@@ -2,8 +2,12 @@
 // vocabulary. Counts what Transformer::Create and Parameters::Create allocate; a test compares the
 // two.
 #include <algorithm>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "kernels/ops/step.h"
 #include "kernels/quantized_bytes.h"
+#include "kernels/workspace_bytes.h"
 #include "worker/engine/model/shape.h"
 #include "worker/engine/model/sizes.h"
 
@@ -33,6 +37,17 @@ int64_t Fp8WeightBytes(int64_t rows, int64_t columns) {
          QuantizedBytes(Tile::k128x128, columns, rows);  // the transposed copy
 }
 
+// The three products of a linear layer over N tokens, W [outputs, inputs].
+kernels::LargestProducts ProductsOf(int64_t N, int64_t outputs, int64_t inputs) {
+  kernels::LargestProducts products;
+  products.Include(
+      {.a = N * inputs, .b = outputs * inputs, .bfloat16_c = N * outputs, .n = outputs});
+  products.Include(
+      {.a = N * outputs, .b = outputs * inputs, .bfloat16_c = N * inputs, .n = inputs});
+  products.Include({.a = outputs * N, .b = inputs * N, .bfloat16_c = 0, .n = inputs});
+  return products;
+}
+
 // Blends the bytes of linears in FP8 with those kept in BF16 by their share of parameters: which
 // ones is not known here.
 class Plan {
@@ -54,8 +69,8 @@ class Plan {
     plan.gradients = kFloat * elements;
     plan.activations =
         model_.layers * LayerActivations() + tokens_ * (kBfloat16 * model_.hidden + kFloat);
-    plan.total = plan.weights + plan.optimizer + plan.gradients + plan.activations + Workspaces() +
-                 kProgramBytes;
+    plan.workspaces = Workspaces() + StepRecords();
+    plan.program = kProgramBytes;
     return plan;
   }
 
@@ -101,13 +116,20 @@ class Plan {
     const int64_t I = model_.intermediate, V = model_.vocabulary, N = tokens_;
     const int64_t widest = std::max({D, Q, I});
     int64_t bytes = kBfloat16 * N * (2 * D + I + 2 * Q + 2 * K) + kFloat * N * D +
-                    kBfloat16 * HeadRows(N, V) * V + kFloat * N * (1 + 4 * 2 * 2) +
-                    kFloat * N * model_.head_dim;
+                    kBfloat16 * HeadRows(N, V) * V + kFloat * N +
+                    kFloat * 4 * 2 * 2 * BatchPitch(N) + kFloat * N * model_.head_dim;
     if (run_.fp8) {
       bytes += TilesBytes(N, widest) + TilesBytes(widest, N) + TilesBytes(Q, N) +
                kBfloat16 * D * std::max({Q, K, I});
     }
     return bytes;
+  }
+
+  // Of the training step and of an evaluation: a state and, of each module, four counters.
+  int64_t StepRecords() const {
+    const int64_t modules = 2 + (model_.tied ? 0 : 1) + model_.layers * (model_.qk_norm ? 11 : 9);
+    return 2 *
+           (static_cast<int64_t>(sizeof(kernels::StepState)) + kStepInputBytes + 4 * 8 * modules);
   }
 
   const ModelShape& model_;
@@ -118,8 +140,38 @@ class Plan {
 
 }  // namespace
 
-MemoryPlan PlanMemory(const ModelShape& model, const RunShape& run) {
-  return Plan(model, run).Sum();
+kernels::LargestOperations LargestOperationsOf(const ModelShape& model, const RunShape& run) {
+  const int64_t D = model.hidden, Q = model.q_columns(), K = model.kv_columns();
+  const int64_t I = model.intermediate, V = model.vocabulary, N = run.micro_batch * run.sequence;
+  kernels::LargestOperations largest = {.fp8 = {},
+                                        .bf16 = ProductsOf(HeadRows(N, V), V, D),
+                                        .tokens = N,
+                                        .heads = model.heads,
+                                        .kv_heads = model.kv_heads,
+                                        .head_dim = model.head_dim,
+                                        .backward = run.for_training};
+  kernels::LargestProducts linears;
+  for (const auto& [outputs, inputs] :
+       {std::pair(Q, D), std::pair(K, D), std::pair(D, Q), std::pair(I, D), std::pair(D, I)}) {
+    linears.Include(ProductsOf(N, outputs, inputs));
+  }
+  if (run.fp8) largest.fp8 = linears;
+  largest.bf16.Include(linears);
+  return largest;
+}
+
+MemoryPlan PlanMemory(const ModelShape& model, const RunShape& run, const Place& place) {
+  MemoryPlan plan = Plan(model, run).Sum();
+  plan.backend =
+      kernels::WorkspaceBytes(place.backend, LargestOperationsOf(model, run), place.machine);
+  return plan;
+}
+
+std::string Describe(const MemoryPlan& plan) {
+  return absl::StrCat("weights ", plan.weights, ", optimizer ", plan.optimizer, ", gradients ",
+                      plan.gradients, ", activations ", plan.activations, ", workspaces ",
+                      plan.workspaces, ", the backend's own ", plan.backend, ", corpus ",
+                      plan.corpus, ", program ", plan.program);
 }
 
 }  // namespace octavo::engine

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/workspace.h"
+
 namespace octavo::engine {
 
 struct ModelShape {
@@ -65,18 +67,39 @@ struct RunShape {
   int64_t micro_batch = 1;
   int64_t sequence = 0;
   bool fp8 = true;
+  bool for_training = true;
   int64_t bf16_linear_parameters = 0;  // with fp8: those that the policy keeps in BF16
 };
 
-// Bytes, in the order of Plan in job.proto. `total` also holds workspaces and the program itself.
+// What a run asks of its backend at most.
+kernels::LargestOperations LargestOperationsOf(const ModelShape& model, const RunShape& run);
+
+// Where the run is going to be.
+struct Place {
+  std::string backend = "cpu";
+  kernels::Machine machine;
+};
+
+// Bytes, every buffer under one of the names.
 struct MemoryPlan {
   int64_t weights = 0;    // BF16 copies, FP8 codes and scales
   int64_t optimizer = 0;  // FP32 master and moments
   int64_t gradients = 0;
-  int64_t activations = 0;
-  int64_t total = 0;
+  int64_t activations = 0;  // from forward to backward
+  int64_t workspaces = 0;   // of one operation or block, shared by all layers; the step's state
+  int64_t backend = 0;      // that it keeps for itself
+  int64_t corpus = 0;       // tokens on the host
+  int64_t program = 0;      // code, libraries, tokenizer
+  int64_t device() const {
+    return weights + optimizer + gradients + activations + workspaces + backend;
+  }
+  int64_t total() const { return device() + corpus + program; }
 };
 
-MemoryPlan PlanMemory(const ModelShape& model, const RunShape& run);
+// Without the corpus, which is known when it is read.
+MemoryPlan PlanMemory(const ModelShape& model, const RunShape& run, const Place& place);
+
+// "weights 5, optimizer 7, ..."
+std::string Describe(const MemoryPlan& plan);
 
 }  // namespace octavo::engine

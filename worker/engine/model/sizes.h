@@ -18,4 +18,14 @@ inline int64_t HeadRows(int64_t max_tokens, int64_t vocabulary) {
   return std::min(whole_tiles, max_tokens);
 }
 
+// What the host writes for a step: its rate, and the count of updates of a run that goes on.
+struct StepInput {
+  double learning_rate;
+  int64_t applied_updates;
+};
+inline constexpr int64_t kStepInputBytes = sizeof(StepInput);
+
+// Elements between the arrays of a batch in memory: each starts on a multiple of 256 bytes.
+inline int64_t BatchPitch(int64_t max_tokens) { return kernels::CeilDiv(max_tokens, 64) * 64; }
+
 }  // namespace octavo::engine

@@ -16,7 +16,7 @@ absl::StatusOr<StepRecord> StepRecord::Create(const ParameterLayout& layout,
                                               kernels::Backend* backend) {
   StepRecord record;
   record.backend_ = backend;
-  record.sources_ = std::make_unique<Sources>();
+  ASSIGN_OR_RETURN(record.input_, kernels::HostBuffer<StepInput>::Create(backend, 1));
   const int64_t bytes = kStateBytes + NonfiniteCounters::Bytes(layout);
   ASSIGN_OR_RETURN(record.memory_, kernels::Buffer<std::byte>::Create(backend, bytes));
   record.nonfinite_ =
@@ -26,15 +26,18 @@ absl::StatusOr<StepRecord> StepRecord::Create(const ParameterLayout& layout,
 }
 
 absl::Status StepRecord::SetAppliedUpdates(int64_t updates) {
-  sources_->applied_updates = updates;
-  return backend_->CopyIn(&state()->applied_updates, &sources_->applied_updates, sizeof(int64_t));
+  StepInput* const input = input_.data();
+  input->applied_updates = updates;
+  return backend_->EnqueueCopyIn(kernels::Queue::kCompute, &state()->applied_updates,
+                                 &input->applied_updates, sizeof(int64_t));
 }
 
 absl::Status StepRecord::Begin(double learning_rate) {
   first_ = true;
-  sources_->learning_rate = learning_rate;
-  RETURN_IF_ERROR(
-      backend_->CopyIn(&state()->learning_rate, &sources_->learning_rate, sizeof(double)));
+  StepInput* const input = input_.data();
+  input->learning_rate = learning_rate;
+  RETURN_IF_ERROR(backend_->EnqueueCopyIn(kernels::Queue::kCompute, &state()->learning_rate,
+                                          &input->learning_rate, sizeof(double)));
   constexpr int64_t kKept = offsetof(StepState, loss);
   RETURN_IF_ERROR(backend_->Run(
       kernels::FillZero{.memory = memory_.data() + kKept, .bytes = kStateBytes - kKept}));

@@ -3,12 +3,12 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <utility>
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "worker/engine/model/nonfinite.h"
+#include "worker/engine/model/sizes.h"
 
 namespace octavo::engine {
 
@@ -30,7 +30,8 @@ class StepRecord {
 
   // Of a run that goes on; a new record has 0.
   absl::Status SetAppliedUpdates(int64_t updates);
-  // Clears what the step before has added up, but for the counters of weights.
+  // Clears what the step before has added up, but for the counters of weights. That step must have
+  // been read.
   absl::Status Begin(double learning_rate);
   // Whether no micro-batch has been added since Begin; the next answer is no.
   bool TakeFirst() { return std::exchange(first_, false); }
@@ -42,12 +43,7 @@ class StepRecord {
   kernels::Buffer<std::byte> memory_;  // a StepState, then the counters
   NonfiniteCounters nonfinite_;
   bool first_ = true;
-  // Sources of copies that may still be read when the call that started them has returned.
-  struct Sources {
-    double learning_rate;
-    int64_t applied_updates;
-  };
-  std::unique_ptr<Sources> sources_;
+  kernels::HostBuffer<StepInput> input_;  // [1], the source of copies; Read has waited for them
 };
 
 }  // namespace octavo::engine

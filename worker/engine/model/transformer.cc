@@ -112,7 +112,10 @@ absl::Status LayeredTransformer::Allocate(const ModelConfig& config, const Param
   ASSIGN_OR_RETURN(batch_, DeviceBatch::Create(config, max_tokens_, backend_));
   ASSIGN_OR_RETURN(step_, StepRecord::Create(layout, backend_));
   ASSIGN_OR_RETURN(evaluation_, StepRecord::Create(layout, backend_));
-  return absl::OkStatus();
+  return backend_->Reserve(LargestOperationsOf(shape_, {.micro_batch = 1,
+                                                        .sequence = max_tokens_,
+                                                        .fp8 = policy.any_fp8(),
+                                                        .for_training = for_training_}));
 }
 
 absl::Status LayeredTransformer::AllocateLayers(const ModelConfig& config,

@@ -78,6 +78,8 @@ const PublishedModel kPublished[] = {
      134.52},
 };
 
+const Place kPlace = {.backend = "cpu", .machine = {.threads = 2, .float32_products = false}};
+
 TEST(PlanParameters, CountsWhatTheModelCardsSay) {
   for (const PublishedModel& model : kPublished) {
     const double millions = PlanParameters(model.shape).parameter_count / 1e6;
@@ -128,19 +130,21 @@ TEST(PlanMemory, CountsAnyNumberOfLayersAlike) {
   ModelShape shape = kPublished[4].shape;
   const RunShape run = {.micro_batch = 1, .sequence = 128};
   shape.layers = 1;
-  const int64_t one = PlanMemory(shape, run).total;
+  const int64_t one = PlanMemory(shape, run, kPlace).total();
   shape.layers = 2;
-  const int64_t a_layer = PlanMemory(shape, run).total - one;
+  const int64_t a_layer = PlanMemory(shape, run, kPlace).total() - one;
   shape.layers = 1'000'000'000;
-  EXPECT_EQ(PlanMemory(shape, run).total, one + 999'999'999 * a_layer);
+  EXPECT_EQ(PlanMemory(shape, run, kPlace).total(), one + 999'999'999 * a_layer);
 }
 
 TEST(PlanMemory, HoldsNoBf16CopyOfFp8Weights) {
   const ModelShape& shape = kPublished[4].shape;
   const int64_t linear = 30 * (2 * 576 * (576 + 192) + 3 * 576 * 1536);
   const int64_t embedding = 49152 * 576;
-  const MemoryPlan fp8 = PlanMemory(shape, {.micro_batch = 1, .sequence = 512, .fp8 = true});
-  const MemoryPlan bf16 = PlanMemory(shape, {.micro_batch = 1, .sequence = 512, .fp8 = false});
+  const MemoryPlan fp8 =
+      PlanMemory(shape, {.micro_batch = 1, .sequence = 512, .fp8 = true}, kPlace);
+  const MemoryPlan bf16 =
+      PlanMemory(shape, {.micro_batch = 1, .sequence = 512, .fp8 = false}, kPlace);
   // Codes and transposed codes: as many bytes as one BF16 copy, and the scales.
   EXPECT_NEAR(static_cast<double>(fp8.weights), 2.0 * (linear + embedding), 0.001 * 2.0 * linear);
   EXPECT_NEAR(static_cast<double>(bf16.weights), 2.0 * (linear + embedding), 0.001 * 2.0 * linear);
@@ -154,15 +158,17 @@ TEST(PlanMemory, LiesBetweenBothPrecisionsWhenThePolicyMixesThem) {
   RunShape mixed = fp8;
   mixed.bf16_linear_parameters = 30 * 576 * 1536;
   const RunShape bf16 = {.micro_batch = 2, .sequence = 256, .fp8 = false};
-  EXPECT_GT(PlanMemory(shape, mixed).activations, PlanMemory(shape, fp8).activations);
-  EXPECT_LT(PlanMemory(shape, mixed).activations, PlanMemory(shape, bf16).activations);
+  EXPECT_GT(PlanMemory(shape, mixed, kPlace).activations,
+            PlanMemory(shape, fp8, kPlace).activations);
+  EXPECT_LT(PlanMemory(shape, mixed, kPlace).activations,
+            PlanMemory(shape, bf16, kPlace).activations);
 }
 
 TEST(PlanMemory, BoundsTheLogits) {
   ModelShape shape = kPublished[4].shape;
-  const int64_t before = PlanMemory(shape, {.micro_batch = 8, .sequence = 2048}).total;
+  const int64_t before = PlanMemory(shape, {.micro_batch = 8, .sequence = 2048}, kPlace).total();
   shape.vocabulary *= 2;
-  const int64_t after = PlanMemory(shape, {.micro_batch = 8, .sequence = 2048}).total;
+  const int64_t after = PlanMemory(shape, {.micro_batch = 8, .sequence = 2048}, kPlace).total();
   const int64_t growth_of_weights = int64_t{49152} * 576 * (2 + 12 + 4);
   EXPECT_LT(after - before - growth_of_weights, 1 << 20);
 }

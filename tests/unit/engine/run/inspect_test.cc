@@ -17,9 +17,11 @@ auto Problem(const std::string& field, const std::string& message) {
                Field("message", &InspectionProblem::message, HasSubstr(message)));
 }
 
+const Place kPlace = {.backend = "cpu", .machine = {.threads = 1, .float32_products = false}};
+
 TEST(Inspect, PlansARunWithoutProblems) {
   TinyRun run;
-  const Inspection inspection = Inspect(run.plan);
+  const Inspection inspection = Inspect(run.plan, kPlace);
   EXPECT_THAT(inspection.problems, IsEmpty());
   const auto engine = run.Prepare();
   ASSERT_TRUE(engine.ok()) << engine.status();
@@ -28,8 +30,7 @@ TEST(Inspect, PlansARunWithoutProblems) {
   EXPECT_GT(inspection.train_tokens, 3000);
   EXPECT_EQ(inspection.train_tokens % 48, 0);
   EXPECT_DOUBLE_EQ(inspection.epochs, 8.0 * 4 * 48 / static_cast<double>(inspection.train_tokens));
-  EXPECT_GE(inspection.total_bytes, inspection.weights_bytes + inspection.optimizer_bytes +
-                                        inspection.gradients_bytes + inspection.activations_bytes);
+  EXPECT_GE(inspection.memory.corpus, 4 * inspection.train_tokens);
   ASSERT_TRUE((*engine)->SaveCheckpoint(run.folder.At("c")).ok());
   int64_t bytes = 0;
   for (const auto& file : std::filesystem::directory_iterator(run.folder.At("c"))) {
@@ -47,7 +48,7 @@ TEST(Inspect, ListsEveryProblemAtOnce) {
   run.plan.recipe.keep_bf16 = {"lm_heed"};
   run.plan.evaluation.exact_match_file = run.folder.Write("em.jsonl", "{}");
   EXPECT_THAT(
-      Inspect(run.plan).problems,
+      Inspect(run.plan, kPlace).problems,
       ElementsAre(Problem("recipe.keep_bf16", "lm_heed"), Problem("data.sequence_length", "129"),
                   Problem("model.folder", "model.safetensors"),
                   Problem("data.files[1]", "absent.txt"),
@@ -62,10 +63,10 @@ TEST(Inspect, NamesEveryBadFileOfACorpusWhateverElseIsWrong) {
     return std::vector{Problem("data.files[0]", "latin.txt:1:4"),
                        Problem("data.files[2]", "row.jsonl:1")};
   };
-  EXPECT_THAT(Inspect(run.plan).problems, ::testing::ElementsAreArray(bad_rows()));
+  EXPECT_THAT(Inspect(run.plan, kPlace).problems, ::testing::ElementsAreArray(bad_rows()));
   run.plan.model.folder = run.folder.At("nowhere");
   run.plan.data.files.push_back(run.folder.At("absent.txt"));
-  EXPECT_THAT(Inspect(run.plan).problems,
+  EXPECT_THAT(Inspect(run.plan, kPlace).problems,
               ElementsAre(Problem("model.folder", "nowhere"),
                           Problem("data.files[3]", "absent.txt"), bad_rows()[0], bad_rows()[1]));
 }
@@ -73,9 +74,10 @@ TEST(Inspect, NamesEveryBadFileOfACorpusWhateverElseIsWrong) {
 TEST(Inspect, SaysThatThereIsNoModel) {
   TinyRun run;
   run.plan.model.folder = run.folder.At("nowhere");
-  EXPECT_THAT(Inspect(run.plan).problems, ElementsAre(Problem("model.folder", "nowhere")));
+  EXPECT_THAT(Inspect(run.plan, kPlace).problems, ElementsAre(Problem("model.folder", "nowhere")));
   run.plan.model.folder = run.folder.path();
-  EXPECT_THAT(Inspect(run.plan).problems, ElementsAre(Problem("model.folder", "config.json")));
+  EXPECT_THAT(Inspect(run.plan, kPlace).problems,
+              ElementsAre(Problem("model.folder", "config.json")));
 }
 
 TEST(Inspect, ReadsNoTensorButSeesThatAFileIsCutOff) {
@@ -85,17 +87,18 @@ TEST(Inspect, ReadsNoTensorButSeesThatAFileIsCutOff) {
   ASSERT_TRUE((*engine)->Export(run.folder.At("export")).ok());
   run.plan.model = {.folder = run.folder.At("export"),
                     .initialisation = ModelPlan::Initialisation::kWeights};
-  EXPECT_THAT(Inspect(run.plan).problems, IsEmpty());
+  EXPECT_THAT(Inspect(run.plan, kPlace).problems, IsEmpty());
   const std::string weights = run.folder.At("export/model.safetensors");
   std::filesystem::resize_file(weights, std::filesystem::file_size(weights) - 2);
-  EXPECT_THAT(Inspect(run.plan).problems, ElementsAre(Problem("model.folder", "cut off")));
+  EXPECT_THAT(Inspect(run.plan, kPlace).problems, ElementsAre(Problem("model.folder", "cut off")));
 }
 
 TEST(Inspect, NamesTheFileWithABadRow) {
   TinyRun run;
   run.plan.data.files.push_back(
       run.folder.Write("bad.jsonl", "{\"text\": \"fine\"}\n{\"other\": 3}\n"));
-  EXPECT_THAT(Inspect(run.plan).problems, ElementsAre(Problem("data.files[1]", "bad.jsonl")));
+  EXPECT_THAT(Inspect(run.plan, kPlace).problems,
+              ElementsAre(Problem("data.files[1]", "bad.jsonl")));
 }
 
 // 65 MiB, of which the last row is broken: too late to be seen. The first one is.
@@ -106,12 +109,12 @@ TEST(Inspect, SamplesALargeCorpus) {
     text += "{\"text\": \"" + std::string(100'000, 'x') + "\"}\n";
   }
   run.plan.data.files = {run.folder.Write("large.jsonl", text + "{\"other\": 3}\n")};
-  const Inspection inspection = Inspect(run.plan);
+  const Inspection inspection = Inspect(run.plan, kPlace);
   EXPECT_THAT(inspection.problems, IsEmpty());
   EXPECT_THAT(inspection.warnings, ElementsAre(HasSubstr("only the first rows")));
   EXPECT_EQ(inspection.train_tokens, 0);
   run.folder.Write("large.jsonl", "{\"other\": 3}\n" + text);
-  EXPECT_THAT(Inspect(run.plan).problems,
+  EXPECT_THAT(Inspect(run.plan, kPlace).problems,
               ElementsAre(Problem("data.files[0]", run.folder.At("large.jsonl"))));
 }
 
