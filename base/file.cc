@@ -2,14 +2,15 @@
 
 #include <fcntl.h>
 #include <openssl/evp.h>
-#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -115,28 +116,73 @@ absl::Status SyncFolder(const std::string& folder) {
 
 absl::Status MakeFolders(const std::string& folder) {
   std::error_code error;
+  std::vector<std::filesystem::path> missing;  // from the innermost outwards
+  std::filesystem::path part = std::filesystem::absolute(folder, error).lexically_normal();
+  if (error) return ErrnoStatus(error.value(), "resolving", folder);
+  for (; !std::filesystem::exists(part, error) && part.has_relative_path();
+       part = part.parent_path()) {
+    if (!part.filename().empty()) missing.push_back(part);  // empty after a trailing slash
+  }
   std::filesystem::create_directories(folder, error);
   if (error) return ErrnoStatus(error.value(), "creating folder", folder);
+  // A folder's name lies in its parent: without these its content may be lost with it.
+  for (auto made = missing.rbegin(); made != missing.rend(); ++made) {
+    RETURN_IF_ERROR(SyncFolder(made->parent_path()));
+  }
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Open(const std::string& path) {
-  Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.ok()) return ErrnoStatus(errno, "opening", path);
+absl::StatusOr<OpenFile> OpenFile::Open(const std::string& path) {
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0) return ErrnoStatus(errno, "opening", path);
+  OpenFile file(path, descriptor, 0);
   struct stat info {};
-  if (fstat(file.get(), &info) != 0) return ErrnoStatus(errno, "reading", path);
+  if (fstat(descriptor, &info) != 0) return ErrnoStatus(errno, "reading", path);
   if (!S_ISREG(info.st_mode)) {
     return absl::InvalidArgumentError(absl::StrCat("reading ", path, ": it is not a regular file"));
   }
-  const size_t size = static_cast<size_t>(info.st_size);
-  if (size == 0) return std::unique_ptr<MappedFile>(new MappedFile(nullptr, 0));
-  void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
-  if (data == MAP_FAILED) return ErrnoStatus(errno, "mapping", path);
-  return std::unique_ptr<MappedFile>(new MappedFile(static_cast<const char*>(data), size));
+  file.bytes_ = info.st_size;
+  return file;
 }
 
-MappedFile::~MappedFile() {
-  if (data_ != nullptr) munmap(const_cast<char*>(data_), size_);
+OpenFile::OpenFile(OpenFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      bytes_(other.bytes_) {}
+
+OpenFile::~OpenFile() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+absl::Status OpenFile::ReadAt(int64_t offset, int64_t bytes, void* out) const {
+  CHECK(offset >= 0 && bytes >= 0 && bytes <= bytes_ - offset);
+  char* to = static_cast<char*>(out);
+  while (bytes > 0) {
+    const ssize_t got = pread(descriptor_, to, static_cast<size_t>(bytes), offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return ErrnoStatus(errno, "reading", path_);
+    if (got == 0) {
+      return absl::DataLossError(absl::StrCat("reading ", path_, ": it had ", bytes_,
+                                              " bytes and ends at byte ", offset,
+                                              " now; somebody cut it off"));
+    }
+    to += got;
+    offset += got;
+    bytes -= got;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> OpenFile::Sha256() const {
+  constexpr int64_t kPieceBytes = int64_t{1} << 20;
+  std::string piece(static_cast<size_t>(std::min(bytes_, kPieceBytes)), '\0');
+  octavo::Sha256 hash;
+  for (int64_t offset = 0; offset < bytes_; offset += kPieceBytes) {
+    const int64_t size = std::min(bytes_ - offset, kPieceBytes);
+    RETURN_IF_ERROR(ReadAt(offset, size, piece.data()));
+    hash.Update(piece.data(), static_cast<size_t>(size));
+  }
+  return hash.Finish();
 }
 
 Sha256::Sha256() : context_(EVP_MD_CTX_new()) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -23,21 +24,31 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t limit_byte
 absl::Status WriteFileAtomically(const std::string& path, absl::string_view content);
 
 absl::Status SyncFolder(const std::string& folder);
+// With its parents; those that are new are durable when it returns.
 absl::Status MakeFolders(const std::string& folder);
 
-// A file mapped read-only. Owns the mapping.
-class MappedFile {
+// A regular file, read at any place. It is not mapped: a mapped file that somebody cuts off kills
+// whoever reads on, where read() says that there is no more.
+class OpenFile {
  public:
-  static absl::StatusOr<std::unique_ptr<MappedFile>> Open(const std::string& path);
-  ~MappedFile();
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
-  absl::string_view data() const { return {data_, size_}; }
+  static absl::StatusOr<OpenFile> Open(const std::string& path);
+  OpenFile(OpenFile&& other) noexcept;
+  OpenFile& operator=(OpenFile&&) = delete;
+  ~OpenFile();
+
+  int64_t bytes() const { return bytes_; }  // when it was opened
+  // Fills out[0, bytes) from `offset` on, within bytes(). DATA_LOSS: the file was cut off
+  // meanwhile.
+  absl::Status ReadAt(int64_t offset, int64_t bytes, void* out) const;
+  // Lower-case hexadecimal, of all bytes().
+  absl::StatusOr<std::string> Sha256() const;
 
  private:
-  MappedFile(const char* data, size_t size) : data_(data), size_(size) {}
-  const char* data_;
-  size_t size_;
+  OpenFile(std::string path, int descriptor, int64_t bytes)
+      : path_(std::move(path)), descriptor_(descriptor), bytes_(bytes) {}
+  std::string path_;
+  int descriptor_;
+  int64_t bytes_;
 };
 
 // Lower-case hexadecimal SHA-256.

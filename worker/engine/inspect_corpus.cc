@@ -14,6 +14,7 @@ namespace octavo::engine {
 namespace {
 
 constexpr int64_t kSampleBytes = 1 << 20;  // of text, of each file
+constexpr int64_t kMagicBytes = 8;         // that tell a compressed file
 
 struct NamedFile {
   std::string field;  // path in the stage
@@ -32,11 +33,13 @@ std::vector<NamedFile> FilesOf(const DataPlan& plan) {
   return files;
 }
 
-absl::Status OpenFile(NamedFile* file) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<MappedFile> mapped, MappedFile::Open(file->path));
+absl::Status MeasureFile(NamedFile* file) {
+  ASSIGN_OR_RETURN(const OpenFile opened, OpenFile::Open(file->path));
+  std::string start(static_cast<size_t>(std::min(opened.bytes(), kMagicBytes)), '\0');
+  RETURN_IF_ERROR(opened.ReadAt(0, static_cast<int64_t>(start.size()), start.data()));
   constexpr int64_t kUsualRatio = 4;  // text shrinks to about a quarter
-  file->text_bytes = static_cast<int64_t>(mapped->data().size());
-  if (IsCompressed(mapped->data())) file->text_bytes *= kUsualRatio;
+  file->text_bytes = opened.bytes();
+  if (IsCompressed(start)) file->text_bytes *= kUsualRatio;
   if (file->text_bytes > 0) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("reading ", file->path, ": it is empty"));
 }
@@ -80,7 +83,7 @@ CorpusInspection InspectCorpus(const DataPlan& plan, const Tokenizer* tokenizer,
   std::vector<NamedFile> files = FilesOf(plan);
   int64_t bytes = 0;
   for (NamedFile& file : files) {
-    const absl::Status status = OpenFile(&file);
+    const absl::Status status = MeasureFile(&file);
     if (!status.ok()) inspection.problems.push_back({file.field, std::string(status.message())});
     bytes += file.text_bytes;
   }

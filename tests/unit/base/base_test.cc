@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -86,11 +87,41 @@ TEST(ReadFile, RefusesWhatIsAboveTheLimit) {
   EXPECT_THAT(ReadFile(path, 4).status().message(), HasSubstr("limit of 4"));
 }
 
-TEST(MappedFile, AnEmptyFileIsEmptyAndAFolderIsRefused) {
+TEST(OpenFile, ReadsAnywhereAndHashesAll) {
+  const TemporaryFolder folder;
+  const std::string content(3'000'000, 'x');
+  ASSERT_TRUE(WriteFileAtomically(folder.At("file"), content + "end").ok());
+  const auto file = OpenFile::Open(folder.At("file"));
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->bytes(), 3'000'003);
+  std::string read(4, '\0');
+  ASSERT_TRUE(file->ReadAt(2'999'999, 4, read.data()).ok());
+  EXPECT_EQ(read, "xend");
+  EXPECT_EQ(*file->Sha256(), Sha256Of(content + "end"));
+}
+
+TEST(OpenFile, AnEmptyFileIsEmptyAndWhatIsNoFileIsRefused) {
   const TemporaryFolder folder;
   ASSERT_TRUE(WriteFileAtomically(folder.At("empty"), "").ok());
-  EXPECT_EQ((*MappedFile::Open(folder.At("empty")))->data(), "");
-  EXPECT_FALSE(MappedFile::Open(folder.path()).ok());
+  EXPECT_EQ(OpenFile::Open(folder.At("empty"))->bytes(), 0);
+  EXPECT_EQ(*OpenFile::Open(folder.At("empty"))->Sha256(), Sha256Of(""));
+  EXPECT_TRUE(absl::IsInvalidArgument(OpenFile::Open(folder.path()).status()));
+  ASSERT_EQ(mkfifo(folder.At("pipe").c_str(), 0600), 0);
+  EXPECT_TRUE(absl::IsInvalidArgument(OpenFile::Open(folder.At("pipe")).status()));
+}
+
+// Reading on in a mapping would be SIGBUS.
+TEST(OpenFile, SaysThatItWasCutOffMeanwhile) {
+  const TemporaryFolder folder;
+  const std::string path = folder.At("file");
+  ASSERT_TRUE(WriteFileAtomically(path, std::string(100'000, 'x')).ok());
+  const auto file = OpenFile::Open(path);
+  std::filesystem::resize_file(path, 10);
+  std::string read(100, '\0');
+  const absl::Status status = file->ReadAt(50'000, 100, read.data());
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(status.message(), AllOf(HasSubstr(path), HasSubstr("had 100000 bytes")));
+  EXPECT_TRUE(absl::IsDataLoss(file->Sha256().status()));
 }
 
 TEST(Sha256, MatchesThePublishedExample) {  // FIPS 180-2, appendix B.1

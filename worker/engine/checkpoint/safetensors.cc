@@ -1,5 +1,6 @@
 #include "worker/engine/checkpoint/safetensors.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -60,10 +61,16 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
 }
 
 absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
-  SafetensorsFile result;
-  result.path_ = path;
-  ASSIGN_OR_RETURN(result.file_, MappedFile::Open(path));
-  ASSIGN_OR_RETURN(result.header_, ParseSafetensorsHeader(result.file_->data(), path));
+  ASSIGN_OR_RETURN(OpenFile file, OpenFile::Open(path));
+  SafetensorsFile result(path, std::move(file));
+  const int64_t file_bytes = result.file_.bytes();
+  std::string start(static_cast<size_t>(std::min(file_bytes, kSafetensorsLengthBytes)), '\0');
+  RETURN_IF_ERROR(result.file_.ReadAt(0, static_cast<int64_t>(start.size()), start.data()));
+  ASSIGN_OR_RETURN(const int64_t length, SafetensorsHeaderLength(start, file_bytes, path));
+  start.resize(static_cast<size_t>(kSafetensorsLengthBytes + length));
+  RETURN_IF_ERROR(
+      result.file_.ReadAt(kSafetensorsLengthBytes, length, start.data() + kSafetensorsLengthBytes));
+  ASSIGN_OR_RETURN(result.header_, ParseSafetensorsHeader(start, file_bytes, path));
   for (size_t i = 0; i < result.header_.tensors.size(); ++i) {
     result.by_name_.emplace(result.header_.tensors[i].name, i);
   }
@@ -75,9 +82,10 @@ const TensorEntry* SafetensorsFile::Find(absl::string_view name) const {
   return found == by_name_.end() ? nullptr : &header_.tensors[found->second];
 }
 
-absl::string_view SafetensorsFile::bytes(const TensorEntry& entry) const {
-  return file_->data().substr(static_cast<size_t>(header_.data_start() + entry.begin),
-                              static_cast<size_t>(entry.end - entry.begin));
+absl::Status SafetensorsFile::Read(const TensorEntry& entry, int64_t first, int64_t bytes,
+                                   void* out) const {
+  CHECK(first >= 0 && bytes >= 0 && bytes <= entry.end - entry.begin - first);
+  return file_.ReadAt(header_.data_start() + entry.begin + first, bytes, out);
 }
 
 }  // namespace octavo::engine

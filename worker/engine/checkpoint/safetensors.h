@@ -10,10 +10,11 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/file.h"
@@ -67,13 +68,20 @@ struct SafetensorsHeader {
   int64_t data_start() const { return 8 + length; }
 };
 
+inline constexpr int64_t kSafetensorsLengthBytes = 8;
 inline constexpr uint64_t kMaxSafetensorsHeader = 100'000'000;  // the official reader's limit
 
-// Every violation is INVALID_ARGUMENT, names `path` and, where one is concerned, the tensor.
-absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view file,
+// `start`: the first bytes of a file that has `file_bytes`, 8 of them or the whole file if that is
+// shorter. Returns n, which is within the format's limit and within the file.
+absl::StatusOr<int64_t> SafetensorsHeaderLength(absl::string_view start, int64_t file_bytes,
+                                                const std::string& path);
+// `start`: the first 8 + n bytes at least. Every violation is INVALID_ARGUMENT, names `path` and,
+// where one is concerned, the tensor.
+absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view start,
+                                                         int64_t file_bytes,
                                                          const std::string& path);
 
-// A file mapped read-only. Opening it checks its header against its size and reads no tensor.
+// Opening a file checks its header against its size and reads no tensor.
 class SafetensorsFile {
  public:
   static absl::StatusOr<SafetensorsFile> Open(const std::string& path);
@@ -82,12 +90,15 @@ class SafetensorsFile {
   const SafetensorsHeader& header() const { return header_; }
   // Null when there is no such tensor.
   const TensorEntry* Find(absl::string_view name) const;
-  // Not aligned to anything.
-  absl::string_view bytes(const TensorEntry& entry) const;
+  // Bytes [first, first + bytes) of the tensor. DATA_LOSS: the file was cut off since it was
+  // opened.
+  absl::Status Read(const TensorEntry& entry, int64_t first, int64_t bytes, void* out) const;
 
  private:
+  SafetensorsFile(std::string path, OpenFile file)
+      : path_(std::move(path)), file_(std::move(file)) {}
   std::string path_;
-  std::unique_ptr<MappedFile> file_;
+  OpenFile file_;
   SafetensorsHeader header_;
   std::map<std::string, size_t, std::less<>> by_name_;
 };

@@ -16,7 +16,6 @@ class SafetensorsFolder {
   struct Tensor {
     const SafetensorsFile* file = nullptr;
     const TensorEntry* entry = nullptr;
-    absl::string_view bytes() const { return file->bytes(*entry); }
   };
 
   // Checks headers, sizes and that index and shards say the same; reads no tensor. Shards may be

@@ -162,26 +162,30 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
   std::string error_;
 };
 
-// The JSON text without its padding; errors do not name the file yet.
-absl::StatusOr<absl::string_view> HeaderText(absl::string_view file) {
-  if (file.size() < 8) {
+// Errors do not name the file yet.
+absl::StatusOr<int64_t> HeaderLength(absl::string_view start, int64_t file_bytes) {
+  if (file_bytes < 8) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the file has ", file.size(), " bytes; a header length needs 8"));
+        absl::StrCat("the file has ", file_bytes, " bytes; a header length needs 8"));
   }
   uint64_t length = 0;
   for (int i = 7; i >= 0; --i) {
-    length = length << 8 | static_cast<uint8_t>(file[static_cast<size_t>(i)]);
+    length = length << 8 | static_cast<uint8_t>(start[static_cast<size_t>(i)]);
   }
   if (length > kMaxSafetensorsHeader) {
     return absl::InvalidArgumentError(absl::StrCat(
         "header length ", length, " is above the format's limit of ", kMaxSafetensorsHeader));
   }
-  if (length > file.size() - 8) {
+  if (length > static_cast<uint64_t>(file_bytes - 8)) {
     return absl::InvalidArgumentError(absl::StrCat("header length ", length,
-                                                   " reaches beyond the file's ", file.size(),
+                                                   " reaches beyond the file's ", file_bytes,
                                                    " bytes; the file is cut off"));
   }
-  absl::string_view text = file.substr(8, length);
+  return static_cast<int64_t>(length);
+}
+
+// The JSON text without its padding.
+absl::StatusOr<absl::string_view> HeaderText(absl::string_view text) {
   if (text.empty()) return absl::InvalidArgumentError("header length is 0");
   if (text[0] != '{') return absl::InvalidArgumentError("the header does not start with {");
   if (FindMalformedUtf8(text) != text.npos) {
@@ -259,19 +263,25 @@ absl::Status CheckTensors(int64_t data_bytes, std::vector<TensorEntry>* tensors)
 
 }  // namespace
 
-absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view file,
+absl::StatusOr<int64_t> SafetensorsHeaderLength(absl::string_view start, int64_t file_bytes,
+                                                const std::string& path) {
+  const absl::StatusOr<int64_t> length = HeaderLength(start, file_bytes);
+  return length.ok() ? length : Annotate(length.status(), path);
+}
+
+absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view start,
+                                                         int64_t file_bytes,
                                                          const std::string& path) {
-  const absl::StatusOr<absl::string_view> text = HeaderText(file);
-  if (!text.ok()) return Annotate(text.status(), path);
   SafetensorsHeader header;
+  ASSIGN_OR_RETURN(header.length, SafetensorsHeaderLength(start, file_bytes, path));
+  const absl::StatusOr<absl::string_view> text =
+      HeaderText(start.substr(8, static_cast<size_t>(header.length)));
+  if (!text.ok()) return Annotate(text.status(), path);
   HeaderHandler handler(&header);
   if (!nlohmann::json::sax_parse(text->begin(), text->end(), &handler)) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": ", handler.error()));
   }
-  for (int i = 7; i >= 0; --i) {
-    header.length = header.length << 8 | static_cast<uint8_t>(file[static_cast<size_t>(i)]);
-  }
-  const int64_t data_bytes = static_cast<int64_t>(file.size()) - header.data_start();
+  const int64_t data_bytes = file_bytes - header.data_start();
   RETURN_IF_ERROR(Annotate(CheckTensors(data_bytes, &header.tensors), path));
   return header;
 }

@@ -99,15 +99,15 @@ absl::StatusOr<std::vector<WrittenFile>> ParseManifest(absl::string_view text,
 }
 
 absl::Status VerifyFile(const std::string& path, const WrittenFile& expected) {
-  const auto file = MappedFile::Open(path);
+  const auto file = OpenFile::Open(path);
   if (!file.ok()) return absl::DataLossError(file.status().message());
-  const absl::string_view data = (*file)->data();
-  if (static_cast<int64_t>(data.size()) != expected.bytes) {
-    return absl::DataLossError(absl::StrCat(path, ": has ", data.size(),
+  if (file->bytes() != expected.bytes) {
+    return absl::DataLossError(absl::StrCat(path, ": has ", file->bytes(),
                                             " bytes, the manifest says ", expected.bytes,
                                             "; resume from another checkpoint"));
   }
-  if (Sha256Of(data) != expected.sha256) {
+  ASSIGN_OR_RETURN(const std::string sha256, file->Sha256());
+  if (sha256 != expected.sha256) {
     return absl::DataLossError(
         absl::StrCat(path,
                      ": its SHA-256 is not the manifest's, bytes changed; resume from another "
@@ -180,8 +180,7 @@ absl::Status CheckpointReader::Load(const Parameters& parameters, kernels::Backe
       }
       RETURN_IF_ERROR(WriteChunks(backend, array.data + spec.offset, spec.count(),
                                   [&](int64_t first, absl::Span<float> piece) {
-                                    DecodeTensor({&file, entry}, first, piece);
-                                    return absl::OkStatus();
+                                    return DecodeTensor({&file, entry}, first, piece);
                                   }));
     }
   }

@@ -27,6 +27,7 @@ absl::Status ImportWeights(const SafetensorsFolder& folder, const Parameters& pa
                            kernels::Backend* backend, std::vector<std::string>* warnings);
 
 // FP32 values of a BF16, F16 or F32 tensor: elements first ... first + out.size() - 1.
-void DecodeTensor(const SafetensorsFolder::Tensor& tensor, int64_t first, absl::Span<float> out);
+absl::Status DecodeTensor(const SafetensorsFolder::Tensor& tensor, int64_t first,
+                          absl::Span<float> out);
 
 }  // namespace octavo::engine

@@ -1,9 +1,11 @@
 #include "worker/engine/checkpoint/safetensors.h"
 
+#include "base/status.h"
 #include "gmock/gmock.h"
 #include "tests/support/temporary_folder.h"
 #include "worker/engine/checkpoint/safetensors_folder.h"
 #include "worker/engine/checkpoint/safetensors_writer.h"
+#include "worker/engine/checkpoint/weights_import.h"
 
 namespace octavo::engine {
 namespace {
@@ -28,6 +30,14 @@ absl::StatusOr<SafetensorsFile> WriteAndOpen(const TemporaryFolder& root, const 
   return SafetensorsFile::Open(root.At(folder + "/" + name));
 }
 
+std::string BytesOf(const SafetensorsFile& file, const std::string& tensor) {
+  const TensorEntry* entry = file.Find(tensor);
+  CHECK(entry != nullptr);
+  std::string bytes(static_cast<size_t>(entry->end - entry->begin), '\0');
+  EXPECT_TRUE(file.Read(*entry, 0, entry->end - entry->begin, bytes.data()).ok());
+  return bytes;
+}
+
 TEST(SafetensorsWriter, WritesWhatTheReaderReads) {
   TemporaryFolder root;
   const auto file = WriteAndOpen(
@@ -39,8 +49,8 @@ TEST(SafetensorsWriter, WritesWhatTheReaderReads) {
   std::vector<std::string> order;
   for (const TensorEntry& tensor : file->header().tensors) order.push_back(tensor.name);
   EXPECT_THAT(order, ::testing::ElementsAre("a", "b", "none", "narrow"));
-  EXPECT_EQ(file->bytes(*file->Find("b")), "12345678");
-  EXPECT_EQ(file->bytes(*file->Find("narrow")), "abc");
+  EXPECT_EQ(BytesOf(*file, "b"), "12345678");
+  EXPECT_EQ(BytesOf(*file, "narrow"), "abc");
   EXPECT_TRUE(file->Find("a")->shape.empty());
 }
 
@@ -67,6 +77,19 @@ TEST(SafetensorsFile, SaysWhereAFileIsCutOff) {
               AllOf(HasSubstr(path), HasSubstr("\"x\""), HasSubstr("cut off")));
 }
 
+TEST(SafetensorsFile, SaysThatItWasCutOffWhileItWasOpen) {
+  TemporaryFolder root;
+  const auto file =
+      WriteAndOpen(root, "f", "a.safetensors", {Filled("x", TensorType::kF32, {2}, "12345678")});
+  ASSERT_TRUE(file.ok());
+  const std::string path = root.At("f/a.safetensors");
+  std::filesystem::resize_file(path, 0);
+  std::vector<float> values(2);
+  const absl::Status read = DecodeTensor({&*file, file->Find("x")}, 0, absl::MakeSpan(values));
+  EXPECT_TRUE(absl::IsDataLoss(read)) << read;
+  EXPECT_THAT(std::string(read.message()), AllOf(HasSubstr(path), HasSubstr("cut it off")));
+}
+
 // The limit is tested before the file's size: a sparse file that holds such a header is refused
 // too.
 TEST(SafetensorsFile, RefusesAHeaderAboveTheFormatsLimit) {
@@ -86,7 +109,7 @@ TEST(SafetensorsFolder, FollowsShardsThatAreLinks) {
   std::filesystem::create_symlink("../blobs/sha", root.At("model/s.safetensors"));
   const auto folder = SafetensorsFolder::Open(root.At("model"));
   ASSERT_TRUE(folder.ok()) << folder.status();
-  EXPECT_EQ(folder->tensors().at("x").bytes(), "1");
+  EXPECT_EQ(BytesOf(*folder->tensors().at("x").file, "x"), "1");
 }
 
 TEST(SafetensorsFolder, SaysThatADanglingLinkIsMissing) {
