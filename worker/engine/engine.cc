@@ -24,10 +24,23 @@ absl::Status CheckMemory(const MemoryPlan& plan, const kernels::BackendDescripti
                    "; lower batch.micro_batch or data.sequence_length, or use a larger device"));
 }
 
+// Where config.json and the tokenizer are read: the model folder, or, where that is gone, what the
+// checkpoint kept of it. A folder that is there is read, so that what was changed in it is told.
+std::string ModelFolder(const RunPlan& plan, const std::optional<CheckpointReader>& checkpoint) {
+  std::error_code error;
+  const bool there = std::filesystem::exists(plan.model.folder + "/config.json", error);
+  return there || !checkpoint.has_value() ? plan.model.folder : checkpoint->model_folder();
+}
+
 // Everything that can be refused before memory is taken.
-absl::Status OpenInputs(RunParts* parts) {
-  const RunPlan& plan = parts->plan;
+absl::Status OpenInputs(const std::optional<CheckpointReader>& checkpoint, RunParts* parts) {
+  RunPlan& plan = parts->plan;
+  // An export writes what the run began with, whatever became of the folder.
+  const std::string first = checkpoint.has_value() ? checkpoint->model_folder() : plan.model.folder;
+  plan.model.folder = ModelFolder(plan, checkpoint);
   ASSIGN_OR_RETURN(parts->config, ReadModelConfig(plan.model.folder));
+  const bool own_tokenizer = plan.data.tokenizer == DataPlan::TokenizerKind::kFolder;
+  ASSIGN_OR_RETURN(parts->model_files, ModelFiles::Read(first, {.with_tokenizer = own_tokenizer}));
   RETURN_IF_ERROR(CheckSequenceLength(plan, parts->config));
   ASSIGN_OR_RETURN(const PrecisionPolicy policy,
                    PrecisionPolicy::Create(plan.recipe, PlanParameters(parts->config.shape)));
@@ -52,6 +65,21 @@ absl::Status OpenInputs(RunParts* parts) {
   }
   const std::vector<std::string>& warnings = parts->corpus->report().warnings;
   parts->warnings.insert(parts->warnings.end(), warnings.begin(), warnings.end());
+  return absl::OkStatus();
+}
+
+absl::Status CheckCheckpoint(const CheckpointReader& checkpoint, const Fingerprint& fingerprint,
+                             Continuation continuation, RunParts* parts) {
+  const RunState& state = checkpoint.state();
+  RETURN_IF_ERROR(
+      Annotate(CheckContinues(state.fingerprint, fingerprint, continuation), checkpoint.folder()));
+  if (continuation == Continuation::kResume) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckExtendedSteps(parts->plan, state));
+  std::string warning = absl::StrCat("extends ", checkpoint.folder(), " after step ", state.step);
+  for (const std::string& change : Differences(state.fingerprint, fingerprint)) {
+    absl::StrAppend(&warning, "; ", change);
+  }
+  parts->warnings.push_back(std::move(warning));
   return absl::OkStatus();
 }
 
@@ -92,16 +120,17 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Prepare(const RunPlan& plan,
   RunParts parts;
   parts.plan = plan;
   parts.backend = backend;
-  RETURN_IF_ERROR(OpenInputs(&parts));
-  Fingerprint fingerprint =
-      MakeFingerprint(plan, parts.config, parts.corpus->sha256(), parts.tokenizer->sha256());
-  const bool fresh = resume_folder.empty();
+  const auto continuation = resume_folder.empty() ? Continuation::kExtend : Continuation::kResume;
+  const std::string& folder = resume_folder.empty() ? plan.extend_checkpoint : resume_folder;
+  const bool fresh = folder.empty();
   std::optional<CheckpointReader> checkpoint;
   if (!fresh) {
-    ASSIGN_OR_RETURN(checkpoint, CheckpointReader::Open(resume_folder));
-    RETURN_IF_ERROR(
-        Annotate(CheckSameRun(checkpoint->state().fingerprint, fingerprint), resume_folder));
+    ASSIGN_OR_RETURN(checkpoint, CheckpointReader::Open(folder));
   }
+  RETURN_IF_ERROR(OpenInputs(checkpoint, &parts));
+  Fingerprint fingerprint =
+      MakeFingerprint(plan, parts.config, parts.corpus->sha256(), parts.tokenizer->sha256());
+  if (!fresh) RETURN_IF_ERROR(CheckCheckpoint(*checkpoint, fingerprint, continuation, &parts));
   RETURN_IF_ERROR(Allocate(&parts));
   RETURN_IF_ERROR(fresh ? LoadFresh(&parts) : LoadCheckpoint(*checkpoint, &parts));
   parts.state.fingerprint = std::move(fingerprint);

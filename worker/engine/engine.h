@@ -66,8 +66,10 @@ class Engine {
 
   // Reads model and data and allocates everything. `resume_folder` (may be empty) is a checkpoint;
   // it must agree with the plan in everything that shapes the run, else FAILED_PRECONDITION names
-  // what changed. INVALID_ARGUMENT: bad model or data. RESOURCE_EXHAUSTED: the memory plan exceeds
-  // the backend's memory.
+  // what changed. Without one the run starts from plan.extend_checkpoint, if any, and may differ
+  // from that in what Continuation allows. Going on from a checkpoint needs no model folder: where
+  // that is gone, the checkpoint's own copy is read. INVALID_ARGUMENT: bad model or data.
+  // RESOURCE_EXHAUSTED: the memory plan exceeds the backend's memory.
   static absl::StatusOr<std::unique_ptr<Engine>> Prepare(const RunPlan& plan,
                                                          const std::string& resume_folder,
                                                          kernels::Backend* backend);

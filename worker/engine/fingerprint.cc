@@ -7,6 +7,8 @@
 namespace octavo::engine {
 namespace {
 
+constexpr char kEngine[] = "engine.version";
+
 std::string Text(int64_t value) { return absl::StrCat(value); }
 std::string Text(double value) { return absl::StrFormat("%.17g", value); }
 std::string Text(bool value) { return value ? "true" : "false"; }
@@ -85,11 +87,21 @@ void AddTraining(const RunPlan& plan, Fingerprint* fingerprint) {
   });
 }
 
+// Removes what a run that extends another may choose anew.
+void EraseFree(Fingerprint* fingerprint) {
+  for (const char* field :
+       {"steps", "schedule.kind", "schedule.warmup_steps", "schedule.decay_steps",
+        "optimizer.learning_rate", "optimizer.min_learning_rate"}) {
+    fingerprint->erase(field);
+  }
+}
+
 }  // namespace
 
 Fingerprint MakeFingerprint(const RunPlan& plan, const ModelConfig& config,
                             const std::string& corpus_sha256, const std::string& tokenizer_sha256) {
   Fingerprint fingerprint = {
+      {kEngine, Text(kEngineVersion)},
       {"data.sequence_length", Text(plan.data.sequence_length)},
       {"data.isolate_documents", Text(plan.data.isolate_documents)},
       {"data.tokenizer (SHA-256)", tokenizer_sha256},
@@ -99,6 +111,50 @@ Fingerprint MakeFingerprint(const RunPlan& plan, const ModelConfig& config,
   AddModel(config, &fingerprint);
   AddTraining(plan, &fingerprint);
   return fingerprint;
+}
+
+std::vector<std::string> Differences(const Fingerprint& then, const Fingerprint& now) {
+  std::vector<std::string> differences;
+  for (const auto& [field, value] : now) {
+    const auto found = then.find(field);
+    const std::string before = found == then.end() ? "absent" : found->second;
+    if (before != value) {
+      differences.push_back(absl::StrCat(field, " was ", before, " and is ", value));
+    }
+  }
+  for (const auto& [field, value] : then) {
+    if (now.count(field) == 0) {
+      differences.push_back(absl::StrCat(field, " was ", value, " and is absent"));
+    }
+  }
+  return differences;
+}
+
+absl::Status CheckContinues(const Fingerprint& then, const Fingerprint& now,
+                            Continuation continuation) {
+  const auto engine = then.find(kEngine);
+  if (engine == then.end() || engine->second != Text(kEngineVersion)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the checkpoint was written by engine version ",
+        engine == then.end() ? "1" : engine->second, ", this program has version ", kEngineVersion,
+        " and would give other numbers; go on with the program that wrote it, or start a new job"));
+  }
+  Fingerprint before = then;
+  Fingerprint after = now;
+  if (continuation == Continuation::kExtend) {
+    EraseFree(&before);
+    EraseFree(&after);
+  }
+  const std::vector<std::string> differences = Differences(before, after);
+  if (differences.empty()) return absl::OkStatus();
+  const std::string list = absl::StrJoin(differences, "; ");
+  return absl::FailedPreconditionError(
+      continuation == Continuation::kResume
+          ? absl::StrCat("the checkpoint is of another run: ", list,
+                         "; restore what changed or start a new job")
+          : absl::StrCat("the checkpoint's run cannot be extended so: ", list,
+                         "; only steps, schedule, optimizer.learning_rate and "
+                         "optimizer.min_learning_rate may differ from the run that is extended"));
 }
 
 }  // namespace octavo::engine

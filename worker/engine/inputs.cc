@@ -27,6 +27,13 @@ absl::Status CheckVocabulary(const Tokenizer& tokenizer, const ModelConfig& conf
                    tokenizer.vocabulary_size()));
 }
 
+absl::Status CheckExtendedSteps(const RunPlan& plan, const RunState& state) {
+  if (plan.steps > state.step) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(plan.extend_checkpoint, ": steps is ", plan.steps, " and the checkpoint has ",
+                   state.step, " behind it already; write the steps of both runs together"));
+}
+
 MemoryPlan PlanRunMemory(const RunPlan& plan, const ModelConfig& config,
                          const PrecisionPolicy& policy, const Place& place) {
   return PlanMemory(config.shape,

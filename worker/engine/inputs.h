@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
+#include "worker/engine/checkpoint/training_state.h"
 #include "worker/engine/data/tokenizer.h"
 #include "worker/engine/model/config.h"
 #include "worker/engine/model/shape.h"
@@ -19,6 +20,9 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const RunPlan& plan);
 // Each INVALID_ARGUMENT with value and limit.
 absl::Status CheckSequenceLength(const RunPlan& plan, const ModelConfig& config);
 absl::Status CheckVocabulary(const Tokenizer& tokenizer, const ModelConfig& config);
+
+// FAILED_PRECONDITION when a run that extends another would have no step left to take.
+absl::Status CheckExtendedSteps(const RunPlan& plan, const RunState& state);
 
 MemoryPlan PlanRunMemory(const RunPlan& plan, const ModelConfig& config,
                          const PrecisionPolicy& policy, const Place& place);

@@ -159,7 +159,10 @@ absl::StatusOr<StepReport> Run::Step() {
 }
 
 absl::StatusOr<std::string> Run::SaveCheckpoint(const std::string& folder) {
-  return engine::SaveCheckpoint(folder, parts_.state, *parts_.parameters, parts_.backend);
+  return engine::SaveCheckpoint(
+      folder,
+      {.state = &parts_.state, .model = &parts_.model_files, .parameters = &*parts_.parameters},
+      parts_.backend);
 }
 
 absl::StatusOr<FinalReport> Run::Finish() {
@@ -189,10 +192,7 @@ absl::StatusOr<FinalReport> Run::Finish() {
 }
 
 absl::Status Run::Export(const std::string& folder) {
-  return ExportWeights(
-      {.source_folder = parts_.plan.model.folder,
-       .copy_tokenizer = parts_.plan.data.tokenizer == DataPlan::TokenizerKind::kFolder},
-      *parts_.parameters, parts_.backend, folder);
+  return ExportWeights({.model = &parts_.model_files}, *parts_.parameters, parts_.backend, folder);
 }
 
 }  // namespace octavo::engine

@@ -22,6 +22,7 @@ namespace octavo::engine {
 // What Prepare has put together; see there.
 struct RunParts {
   RunPlan plan;
+  ModelFiles model_files;
   ModelConfig config;
   kernels::Backend* backend = nullptr;
   std::unique_ptr<Tokenizer> tokenizer;

@@ -121,6 +121,7 @@ absl::Status PendingFolder::MakeAndLock() {
 PendingFolder::PendingFolder(PendingFolder&& other) noexcept
     : folder_(std::move(other.folder_)),
       partial_(std::exchange(other.partial_, "")),
+      folders_(std::move(other.folders_)),
       lock_(std::exchange(other.lock_, -1)) {}
 
 PendingFolder::~PendingFolder() {
@@ -129,7 +130,15 @@ PendingFolder::~PendingFolder() {
   if (lock_ >= 0) close(lock_);
 }
 
+absl::Status PendingFolder::MakeFolder(const std::string& name) {
+  const std::string path = absl::StrCat(partial_, "/", name);
+  if (mkdir(path.c_str(), 0755) != 0) return ErrnoStatus(errno, "creating folder", path);
+  folders_.push_back(path);
+  return absl::OkStatus();
+}
+
 absl::Status PendingFolder::Publish() {
+  for (const std::string& folder : folders_) RETURN_IF_ERROR(SyncFolder(folder));
   RETURN_IF_ERROR(SyncFolder(partial_));
   RETURN_IF_ERROR(RenameNew(partial_, folder_));
   partial_.clear();

@@ -17,7 +17,7 @@
 namespace octavo::engine {
 
 struct WrittenFile {
-  std::string name;  // within the folder
+  std::string name;  // within the folder, perhaps "folder/name"
   int64_t bytes = 0;
   std::string sha256;
 };
@@ -32,8 +32,10 @@ class PendingFolder {
 
   // Where files are to be written meanwhile.
   const std::string& path() const { return partial_; }
-  // Each file must be durable (PendingFile::Finish). Syncs the folder, renames it, syncs its
-  // parent.
+  // A folder within it, before files named "name/..." are written.
+  absl::Status MakeFolder(const std::string& name);
+  // Each file must be durable (PendingFile::Finish). Syncs the folder and those within it, renames
+  // it, syncs its parent.
   absl::Status Publish();
 
  private:
@@ -41,6 +43,7 @@ class PendingFolder {
   absl::Status MakeAndLock();
   std::string folder_;
   std::string partial_;
+  std::vector<std::string> folders_;  // within it
   int lock_ = -1;
 };
 

@@ -15,7 +15,7 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 
 constexpr char kFormat[] = "octavo-training-state";
-constexpr int64_t kFormatVersion = 1;
+constexpr int64_t kFormatVersion = 2;
 constexpr uint64_t kMostCounted = std::numeric_limits<int64_t>::max();
 
 // JSON has no NaN and no Inf; a loss that is not finite becomes null.

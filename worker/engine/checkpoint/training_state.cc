@@ -4,8 +4,10 @@
 #include <filesystem>
 #include <utility>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "base/strict_json.h"
@@ -20,8 +22,9 @@ namespace {
 
 constexpr char kManifest[] = "manifest.json";
 constexpr char kState[] = "state.json";
+constexpr char kModelFolder[] = "model";
 constexpr char kFormat[] = "octavo-checkpoint";
-constexpr int64_t kFormatVersion = 1;
+constexpr int64_t kFormatVersion = 2;
 constexpr int64_t kMaxJsonBytes = 1 << 24;
 
 // One of the flat arrays and the file it is stored in.
@@ -116,10 +119,18 @@ absl::Status VerifyFile(const std::string& path, const WrittenFile& expected) {
   return absl::OkStatus();
 }
 
-// Every file that a checkpoint consists of is listed, so that each was verified.
+// Every file that a checkpoint consists of is listed, so that each is verified, and none elsewhere.
 absl::Status CheckListed(const std::vector<WrittenFile>& files, const std::string& path) {
-  for (const char* name :
-       {kState, "master.safetensors", "exp_avg.safetensors", "exp_avg_sq.safetensors"}) {
+  for (const WrittenFile& file : files) {
+    absl::string_view name = file.name;
+    absl::ConsumePrefix(&name, "model/");
+    if (name.empty() || name == ".." || absl::StrContains(name, '/')) {
+      return absl::DataLossError(absl::StrCat(path, ": lists \"", absl::Utf8SafeCEscape(file.name),
+                                              "\", which is no file of a checkpoint"));
+    }
+  }
+  for (const char* name : {kState, "master.safetensors", "exp_avg.safetensors",
+                           "exp_avg_sq.safetensors", "model/config.json"}) {
     const bool listed = std::any_of(files.begin(), files.end(),
                                     [&](const WrittenFile& file) { return file.name == name; });
     if (!listed) return absl::DataLossError(absl::StrCat(path, ": does not list ", name));
@@ -127,16 +138,48 @@ absl::Status CheckListed(const std::vector<WrittenFile>& files, const std::strin
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<WrittenFile>> ReadManifest(const std::string& folder) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(folder, error)) {
+    return absl::NotFoundError(absl::StrCat("resuming: no checkpoint folder at ", folder));
+  }
+  const std::string path = absl::StrCat(folder, "/", kManifest);
+  const absl::StatusOr<std::string> text = ReadFile(path, kMaxJsonBytes);
+  if (!text.ok()) return absl::DataLossError(text.status().message());
+  ASSIGN_OR_RETURN(std::vector<WrittenFile> files, ParseManifest(*text, path));
+  RETURN_IF_ERROR(CheckListed(files, path));
+  return files;
+}
+
+absl::StatusOr<RunState> ReadListedState(const std::string& folder,
+                                         const std::vector<WrittenFile>& files) {
+  const std::string path = absl::StrCat(folder, "/", kState);
+  for (const WrittenFile& file : files) {
+    if (file.name == kState) RETURN_IF_ERROR(VerifyFile(path, file));
+  }
+  const absl::StatusOr<std::string> text = ReadFile(path, kMaxJsonBytes);
+  if (!text.ok()) return absl::DataLossError(text.status().message());
+  return ParseRunState(*text, path);
+}
+
 }  // namespace
 
-absl::StatusOr<std::string> SaveCheckpoint(const std::string& folder, const RunState& state,
-                                           const Parameters& parameters,
+absl::StatusOr<std::string> SaveCheckpoint(const std::string& folder,
+                                           const CheckpointContent& content,
                                            kernels::Backend* backend) {
   ASSIGN_OR_RETURN(PendingFolder pending, PendingFolder::Create(folder));
   std::vector<WrittenFile> files(1);
-  ASSIGN_OR_RETURN(files[0], WritePendingFile(pending, kState, PrintRunState(state)));
-  for (const StoredArray& array : StoredArrays(parameters)) {
-    ASSIGN_OR_RETURN(WrittenFile file, WriteArray(pending, array, parameters.layout(), backend));
+  ASSIGN_OR_RETURN(files[0], WritePendingFile(pending, kState, PrintRunState(*content.state)));
+  RETURN_IF_ERROR(pending.MakeFolder(kModelFolder));
+  for (const ModelFile& file : content.model->files()) {
+    ASSIGN_OR_RETURN(
+        WrittenFile written,
+        WritePendingFile(pending, absl::StrCat(kModelFolder, "/", file.name), file.content));
+    files.push_back(std::move(written));
+  }
+  for (const StoredArray& array : StoredArrays(*content.parameters)) {
+    ASSIGN_OR_RETURN(WrittenFile file,
+                     WriteArray(pending, array, content.parameters->layout(), backend));
     files.push_back(std::move(file));
   }
   ASSIGN_OR_RETURN(const WrittenFile manifest,
@@ -145,24 +188,20 @@ absl::StatusOr<std::string> SaveCheckpoint(const std::string& folder, const RunS
   return manifest.sha256;
 }
 
+absl::StatusOr<RunState> ReadRunState(const std::string& folder) {
+  ASSIGN_OR_RETURN(const std::vector<WrittenFile> files, ReadManifest(folder));
+  return ReadListedState(folder, files);
+}
+
+// The state comes first: what it refuses needs no reading of whole weights.
 absl::StatusOr<CheckpointReader> CheckpointReader::Open(const std::string& folder) {
-  std::error_code error;
-  if (!std::filesystem::is_directory(folder, error)) {
-    return absl::NotFoundError(absl::StrCat("resuming: no checkpoint folder at ", folder));
-  }
-  const std::string manifest = absl::StrCat(folder, "/", kManifest);
-  const absl::StatusOr<std::string> text = ReadFile(manifest, kMaxJsonBytes);
-  if (!text.ok()) return absl::DataLossError(text.status().message());
-  ASSIGN_OR_RETURN(const std::vector<WrittenFile> files, ParseManifest(*text, manifest));
-  RETURN_IF_ERROR(CheckListed(files, manifest));
+  ASSIGN_OR_RETURN(const std::vector<WrittenFile> files, ReadManifest(folder));
+  CheckpointReader reader;
+  reader.folder_ = folder;
+  ASSIGN_OR_RETURN(reader.state_, ReadListedState(folder, files));
   for (const WrittenFile& file : files) {
     RETURN_IF_ERROR(VerifyFile(absl::StrCat(folder, "/", file.name), file));
   }
-  CheckpointReader reader;
-  reader.folder_ = folder;
-  const std::string state = absl::StrCat(folder, "/", kState);
-  ASSIGN_OR_RETURN(const std::string state_text, ReadFile(state, kMaxJsonBytes));
-  ASSIGN_OR_RETURN(reader.state_, ParseRunState(state_text, state));
   return reader;
 }
 
@@ -185,24 +224,6 @@ absl::Status CheckpointReader::Load(const Parameters& parameters, kernels::Backe
     }
   }
   return absl::OkStatus();
-}
-
-absl::Status CheckSameRun(const Fingerprint& then, const Fingerprint& now) {
-  std::vector<std::string> changes;
-  for (const auto& [field, value] : now) {
-    const auto found = then.find(field);
-    const std::string before = found == then.end() ? "absent" : found->second;
-    if (before != value) {
-      changes.push_back(absl::StrCat(field, " was ", before, " and is ", value));
-    }
-  }
-  for (const auto& [field, value] : then) {
-    if (now.count(field) == 0) changes.push_back(absl::StrCat(field, " was ", value));
-  }
-  if (changes.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("the checkpoint is of another run: ", absl::StrJoin(changes, "; "),
-                   "; restore what changed or start a new job"));
 }
 
 }  // namespace octavo::engine

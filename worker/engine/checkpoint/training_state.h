@@ -2,20 +2,18 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
+#include "worker/engine/checkpoint/model_files.h"
 #include "worker/engine/engine.h"
+#include "worker/engine/fingerprint.h"
 #include "worker/engine/parameters.h"
 
 namespace octavo::engine {
-
-// What shapes a run, by its path in the stage: a resumed run must agree in every entry.
-using Fingerprint = std::map<std::string, std::string>;
 
 struct RunState {
   int64_t step = 0;  // completed, skipped ones included
@@ -29,9 +27,20 @@ struct RunState {
   Fingerprint fingerprint;
 };
 
+// Of a checkpoint's state.json, which alone is checked against the manifest.
+absl::StatusOr<RunState> ReadRunState(const std::string& folder);
+
+// What a checkpoint holds. Pointers outlive the call.
+struct CheckpointContent {
+  const RunState* state = nullptr;
+  const ModelFiles* model = nullptr;
+  const Parameters* parameters = nullptr;
+};
+
 // Returns the SHA-256 of manifest.json. OUT_OF_RANGE: a weight or moment is not finite; names it.
-absl::StatusOr<std::string> SaveCheckpoint(const std::string& folder, const RunState& state,
-                                           const Parameters& parameters, kernels::Backend* backend);
+absl::StatusOr<std::string> SaveCheckpoint(const std::string& folder,
+                                           const CheckpointContent& content,
+                                           kernels::Backend* backend);
 
 class CheckpointReader {
  public:
@@ -39,7 +48,10 @@ class CheckpointReader {
   // or changed.
   static absl::StatusOr<CheckpointReader> Open(const std::string& folder);
 
+  const std::string& folder() const { return folder_; }
   const RunState& state() const { return state_; }
+  // A model folder without weights: what the run's own held when it began.
+  std::string model_folder() const { return folder_ + "/model"; }
   // Master weights and moments, bit for bit.
   absl::Status Load(const Parameters& parameters, kernels::Backend* backend) const;
 
@@ -47,8 +59,5 @@ class CheckpointReader {
   std::string folder_;
   RunState state_;
 };
-
-// FAILED_PRECONDITION that lists each entry with its value then and now.
-absl::Status CheckSameRun(const Fingerprint& then, const Fingerprint& now);
 
 }  // namespace octavo::engine

@@ -1,11 +1,9 @@
 #include "worker/engine/checkpoint/weights_export.h"
 
-#include <filesystem>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "base/file.h"
 #include "base/status.h"
 #include "base/strict_json.h"
 #include "kernels/numerics/bfloat16.h"
@@ -16,13 +14,9 @@
 namespace octavo::engine {
 namespace {
 
-constexpr int64_t kMaxConfigBytes = 1 << 24;
-constexpr int64_t kMaxTokenizerBytes = 1 << 30;
+constexpr char kConfig[] = "config.json";
+constexpr char kGenerationConfig[] = "generation_config.json";
 constexpr int64_t kBfloat16Bytes = 2;
-
-constexpr const char* kTokenizerFiles[] = {
-    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json",
-    "merges.txt",     "tokenizer.model",       "added_tokens.json",       "chat_template.jinja"};
 
 TensorToWrite Bf16Tensor(const ParameterSpec& spec, const float* master,
                          kernels::Backend* backend) {
@@ -85,52 +79,37 @@ absl::Status WriteWeights(const PendingFolder& folder, const Parameters& paramet
   return WritePendingFile(folder, "model.safetensors.index.json", index.dump(2) + "\n").status();
 }
 
-// Copies `name` if the source has it.
-absl::Status CopyIfThere(const std::string& source_folder, const std::string& name,
-                         const PendingFolder& folder) {
-  const std::string source = absl::StrCat(source_folder, "/", name);
-  std::error_code error;
-  if (!std::filesystem::exists(source, error)) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const std::string content, ReadFile(source, kMaxTokenizerBytes));
-  return WritePendingFile(folder, name, content).status();
-}
-
-// Servers take stop tokens from generation_config.json: without one in the source, the config's are
+// Servers take stop tokens from generation_config.json: where the model has none, the config's are
 // written.
-absl::Status WriteGenerationConfig(const std::string& source_folder,
-                                   const nlohmann::ordered_json& config,
-                                   const PendingFolder& folder) {
-  constexpr char kName[] = "generation_config.json";
-  std::error_code error;
-  if (std::filesystem::exists(absl::StrCat(source_folder, "/", kName), error)) {
-    return CopyIfThere(source_folder, kName, folder);
-  }
+std::string GenerationConfig(const nlohmann::ordered_json& config) {
   nlohmann::ordered_json generation = {{"_from_model_config", true}};
   for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
     if (config.contains(key) && !config[key].is_null()) generation[key] = config[key];
   }
-  return WritePendingFile(folder, kName, generation.dump(2) + "\n").status();
+  return generation.dump(2) + "\n";
+}
+
+// Everything but the weights.
+absl::Status WriteModelFiles(const ModelFiles& model, const PendingFolder& folder) {
+  const std::string* text = model.Find(kConfig);
+  CHECK(text != nullptr);
+  ASSIGN_OR_RETURN(nlohmann::ordered_json config, ParseOrderedJson(*text, kConfig));
+  config["torch_dtype"] = "bfloat16";
+  if (config.contains("dtype")) config["dtype"] = "bfloat16";  // the newer spelling of the same key
+  for (const ModelFile& file : model.files()) {
+    const std::string content = file.name == kConfig ? config.dump(2) + "\n" : file.content;
+    RETURN_IF_ERROR(WritePendingFile(folder, file.name, content).status());
+  }
+  if (model.Find(kGenerationConfig) != nullptr) return absl::OkStatus();
+  return WritePendingFile(folder, kGenerationConfig, GenerationConfig(config)).status();
 }
 
 }  // namespace
 
 absl::Status ExportWeights(const ExportOptions& options, const Parameters& parameters,
                            kernels::Backend* backend, const std::string& folder) {
-  const std::string config_path = options.source_folder + "/config.json";
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(config_path, kMaxConfigBytes));
-  ASSIGN_OR_RETURN(nlohmann::ordered_json config, ParseOrderedJson(text, config_path));
-  config["torch_dtype"] = "bfloat16";
-  if (config.contains("dtype")) config["dtype"] = "bfloat16";  // the newer spelling of the same key
-
   ASSIGN_OR_RETURN(PendingFolder pending, PendingFolder::Create(folder));
-  RETURN_IF_ERROR(WritePendingFile(pending, "config.json", config.dump(2) + "\n").status());
-  RETURN_IF_ERROR(WriteGenerationConfig(options.source_folder, config, pending));
-  RETURN_IF_ERROR(CopyIfThere(options.source_folder, "LICENSE", pending));
-  if (options.copy_tokenizer) {
-    for (const char* name : kTokenizerFiles) {
-      RETURN_IF_ERROR(CopyIfThere(options.source_folder, name, pending));
-    }
-  }
+  RETURN_IF_ERROR(WriteModelFiles(*options.model, pending));
   RETURN_IF_ERROR(WriteWeights(pending, parameters, options.shard_bytes, backend));
   return pending.Publish();
 }

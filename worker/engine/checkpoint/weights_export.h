@@ -6,19 +6,19 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
+#include "worker/engine/checkpoint/model_files.h"
 #include "worker/engine/parameters.h"
 
 namespace octavo::engine {
 
 struct ExportOptions {
-  std::string source_folder;            // whose config.json and tokenizer files are taken over
-  bool copy_tokenizer = true;           // false: the run used a tokenizer that is not the folder's
+  const ModelFiles* model = nullptr;    // outlives the call
   int64_t shard_bytes = 5'000'000'000;  // customary limit of one file
 };
 
-// config.json is the source's with every key kept and the stored type set to bfloat16; tokenizer
-// files are copied byte for byte; generation_config.json is copied or made from the config's token
-// ids. `folder` must not exist; it appears complete and durable, or not at all.
+// config.json is the model's with every key kept and the stored type set to bfloat16; its other
+// files are written byte for byte; generation_config.json, where it has none, is made from the
+// config's token ids. `folder` must not exist; it appears complete and durable, or not at all.
 absl::Status ExportWeights(const ExportOptions& options, const Parameters& parameters,
                            kernels::Backend* backend, const std::string& folder);
 

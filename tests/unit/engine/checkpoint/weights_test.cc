@@ -215,9 +215,12 @@ class Export : public Weights {
     root_.Write("source/model.safetensors", "old weights");
     ASSERT_TRUE(InitialiseWeights(parameters_, 3, 0.5, backend_.get()).ok());
   }
-  absl::Status Write(ExportOptions options = {}) {
-    options.source_folder = root_.At("source");
-    return ExportWeights(options, parameters_, backend_.get(), root_.At("export"));
+  absl::Status Write(const ModelFilesOptions& model = {},
+                     int64_t shard_bytes = ExportOptions().shard_bytes) {
+    const absl::StatusOr<ModelFiles> files = ModelFiles::Read(root_.At("source"), model);
+    CHECK(files.ok());
+    return ExportWeights({.model = &*files, .shard_bytes = shard_bytes}, parameters_,
+                         backend_.get(), root_.At("export"));
   }
   nlohmann::ordered_json Json(const std::string& name) {
     return nlohmann::ordered_json::parse(*ReadFile(root_.At("export/" + name), 1 << 20));
@@ -258,9 +261,7 @@ TEST_F(Export, CopiesTokenizerFilesByteForByte) {
 }
 
 TEST_F(Export, LeavesOutATokenizerThatWasNotUsed) {
-  ExportOptions options;
-  options.copy_tokenizer = false;
-  ASSERT_TRUE(Write(options).ok());
+  ASSERT_TRUE(Write({.with_tokenizer = false}).ok());
   EXPECT_FALSE(std::filesystem::exists(root_.At("export/tokenizer.json")));
 }
 
@@ -274,9 +275,7 @@ TEST_F(Export, TellsServersWhereToStop) {
 }
 
 TEST_F(Export, ShardsWhatIsTooLargeForOneFile) {
-  ExportOptions options;
-  options.shard_bytes = 400;
-  ASSERT_TRUE(Write(options).ok());
+  ASSERT_TRUE(Write({}, 400).ok());
   EXPECT_FALSE(std::filesystem::exists(root_.At("export/model.safetensors")));
   const auto folder = SafetensorsFolder::Open(root_.At("export"));
   ASSERT_TRUE(folder.ok()) << folder.status();

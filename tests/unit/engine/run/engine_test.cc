@@ -112,6 +112,35 @@ TEST(Engine, ExportsAFolderThatLoadsToTheSameLoss) {
   EXPECT_EQ(loaded_report->initial_holdout->loss_fp8, report->holdout->loss_fp8);
 }
 
+// A run may take weeks: its model folder may be edited or gone when it ends.
+TEST(Engine, ExportsWhatTheModelFolderHeldWhenTheRunBegan) {
+  for (const bool gone : {false, true}) {
+    TinyRun run;
+    run.folder.Write("model/NOTICE", "as it was");
+    auto engine = run.Prepare();
+    ASSERT_TRUE(engine.ok()) << engine.status();
+    RunSteps(engine->get(), 1);
+    run.folder.Write("model/config.json", R"({"model_type": "another", "a": 1, "a": 2})");
+    run.folder.Write("model/NOTICE", "changed");
+    if (gone) std::filesystem::remove_all(run.folder.At("model"));
+    const absl::Status exported = (*engine)->Export(run.folder.At("export"));
+    ASSERT_TRUE(exported.ok()) << exported;
+    EXPECT_EQ(*ReadFile(run.folder.At("export/NOTICE"), 100), "as it was");
+    auto expected = nlohmann::ordered_json::parse(octavo::testing_support::kTinyConfig);
+    expected["torch_dtype"] = "bfloat16";
+    EXPECT_EQ(*ReadFile(run.folder.At("export/config.json"), 1 << 20), expected.dump(2) + "\n");
+  }
+}
+
+TEST(Engine, RefusesADuplicateKeyBeforeTheFirstStep) {
+  TinyRun run;
+  std::string config = octavo::testing_support::kTinyConfig;
+  config.insert(config.find("\"vocab_size\""), "\"torch_dtype\": \"float16\", ");
+  run.folder.Write("model/config.json", config);
+  EXPECT_THAT(PrepareMessage(&run, absl::StatusCode::kInvalidArgument),
+              AllOf(HasSubstr("config.json"), HasSubstr("\"torch_dtype\" occurs twice")));
+}
+
 TEST(Engine, AnswersWhatItHasLearnt) {
   TinyRun run;
   std::string text;

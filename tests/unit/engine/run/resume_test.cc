@@ -1,9 +1,11 @@
 // A run that was interrupted, saved and resumed is the run that was not, bit for bit.
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "base/file.h"
 #include "gmock/gmock.h"
 #include "tests/support/tiny_run.h"
+#include "worker/engine/fingerprint.h"
 
 namespace octavo::engine {
 namespace {
@@ -92,6 +94,25 @@ TEST(SavedTwice, GivesEqualFiles) {
 }
 
 // What is wrong is said by name.
+// FP32 sums are cut by shape and not by thread, so even the bits are the same.
+TEST(ResumeOnOtherThreads, GivesTheSameLosses) {
+  TinyRun run;
+  auto straight = run.Prepare();
+  ASSERT_TRUE(straight.ok()) << straight.status();
+  RunSteps(straight->get(), 4);
+  ASSERT_TRUE((*straight)->SaveCheckpoint(run.folder.At("checkpoint")).ok());
+  const std::vector<StepReport> expected = RunSteps(straight->get(), 4);
+  const std::string weights = (*straight)->Finish()->weights_sha256;
+  straight->reset();
+  run.backend = *kernels::OpenBackend("cpu", {.threads = 3});
+  auto resumed = run.Prepare(run.folder.At("checkpoint"));
+  ASSERT_TRUE(resumed.ok()) << resumed.status();
+  const std::vector<StepReport> steps = RunSteps(resumed->get(), 4);
+  ASSERT_EQ(steps.size(), expected.size());
+  for (size_t i = 0; i < steps.size(); ++i) ExpectSameStep(steps[i], expected[i]);
+  EXPECT_EQ((*resumed)->Finish()->weights_sha256, weights);
+}
+
 class ChangedRun : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -177,6 +198,167 @@ TEST_F(ChangedRun, AMissingFileIsDataLoss) {
 TEST_F(ChangedRun, AMissingFolderIsNotFound) {
   std::filesystem::remove_all(run_.folder.At("checkpoint"));
   EXPECT_THAT(ResumeMessage(absl::StatusCode::kNotFound), HasSubstr("checkpoint"));
+}
+
+TEST_F(ChangedRun, AnotherEngineIsNamed) {
+  nlohmann::json state =
+      nlohmann::json::parse(*ReadFile(run_.folder.At("checkpoint/state.json"), 1 << 20));
+  state["fingerprint"]["engine.version"] = "999";
+  const std::string text = state.dump();
+  nlohmann::json manifest =
+      nlohmann::json::parse(*ReadFile(run_.folder.At("checkpoint/manifest.json"), 1 << 20));
+  for (auto& file : manifest["files"]) {
+    if (file["name"] != "state.json") continue;
+    file["bytes"] = text.size();
+    file["sha256"] = Sha256Of(text);
+  }
+  run_.folder.Write("checkpoint/state.json", text);
+  run_.folder.Write("checkpoint/manifest.json", manifest.dump());
+  EXPECT_THAT(ResumeMessage(absl::StatusCode::kFailedPrecondition),
+              AllOf(HasSubstr("engine version 999"),
+                    HasSubstr(absl::StrCat("has version ", kEngineVersion))));
+}
+
+// A checkpoint stands for itself: a retry on another machine needs no model folder.
+TEST_F(ChangedRun, AMissingModelFolderIsNotMissed) {
+  auto first = run_.Prepare();
+  ASSERT_TRUE(first.ok());
+  RunSteps(first->get(), 1);
+  ASSERT_TRUE((*first)->Export(run_.folder.At("expected")).ok());
+  std::filesystem::remove_all(run_.folder.At("model"));
+  auto resumed = run_.Prepare(run_.folder.At("checkpoint"));
+  ASSERT_TRUE(resumed.ok()) << resumed.status();
+  ASSERT_TRUE((*resumed)->Export(run_.folder.At("export")).ok());
+  for (const char* file : {"config.json", "generation_config.json", "model.safetensors"}) {
+    EXPECT_EQ(Sha256Of(*ReadFile(run_.folder.At(absl::StrCat("export/", file)), 1 << 24)),
+              Sha256Of(*ReadFile(run_.folder.At(absl::StrCat("expected/", file)), 1 << 24)))
+        << file;
+  }
+}
+
+// Runs that go on where ChangedRun's ends, after 8 steps instead of after 1.
+class ExtendedRun : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto engine = run_.Prepare();
+    ASSERT_TRUE(engine.ok()) << engine.status();
+    first_ = RunSteps(engine->get(), run_.plan.steps);
+    ASSERT_TRUE((*engine)->SaveCheckpoint(run_.folder.At("first")).ok());
+    run_.plan.extend_checkpoint = run_.folder.At("first");
+  }
+  std::string Refusal() {
+    const auto extended = run_.Prepare();
+    EXPECT_TRUE(absl::IsFailedPrecondition(extended.status())) << extended.status();
+    return std::string(extended.status().message());
+  }
+  TinyRun run_;
+  std::vector<StepReport> first_;
+};
+
+TEST_F(ExtendedRun, TakesMoreStepsUnderAnotherScheduleAndSaysSo) {
+  run_.plan.steps = 12;
+  run_.plan.schedule = {.kind = SchedulePlan::Kind::kConstant};
+  run_.plan.optimizer.learning_rate = 1e-3;
+  auto extended = run_.Prepare();
+  ASSERT_TRUE(extended.ok()) << extended.status();
+  EXPECT_EQ((*extended)->completed_steps(), 8);
+  const std::vector<StepReport> steps = RunSteps(extended->get(), 100);
+  ASSERT_EQ(steps.size(), 4u);
+  EXPECT_EQ(steps[0].step, 9);
+  EXPECT_EQ(steps[0].learning_rate, 1e-3);
+  EXPECT_EQ(steps[0].total_tokens, first_.back().total_tokens + steps[0].step_tokens);
+  const auto report = (*extended)->Finish();
+  ASSERT_TRUE(report.ok());
+  EXPECT_THAT(report->warnings, ::testing::Contains(AllOf(
+                                    HasSubstr("after step 8"), HasSubstr("steps was 8 and is 12"),
+                                    HasSubstr("schedule.kind was wsd and is constant"))));
+  EXPECT_TRUE(report->initial_holdout.has_value()) << "that of the first run";
+}
+
+// Had it been planned so from the start, the run would have been the same.
+TEST_F(ExtendedRun, EqualsTheRunThatWasPlannedLongerFromTheStart) {
+  TinyRun whole;
+  whole.plan.steps = 12;
+  whole.plan.schedule = {.kind = SchedulePlan::Kind::kConstant};
+  auto straight = whole.Prepare();
+  ASSERT_TRUE(straight.ok());
+  const std::vector<StepReport> expected = RunSteps(straight->get(), 12);
+
+  TinyRun first;
+  first.plan.schedule = {.kind = SchedulePlan::Kind::kConstant};
+  auto part = first.Prepare();
+  ASSERT_TRUE(part.ok());
+  RunSteps(part->get(), 8);
+  ASSERT_TRUE((*part)->SaveCheckpoint(first.folder.At("first")).ok());
+  first.plan.steps = 12;
+  first.plan.extend_checkpoint = first.folder.At("first");
+  auto extended = first.Prepare();
+  ASSERT_TRUE(extended.ok()) << extended.status();
+  const std::vector<StepReport> steps = RunSteps(extended->get(), 12);
+  ASSERT_EQ(steps.size(), 4u);
+  for (size_t i = 0; i < steps.size(); ++i) ExpectSameStep(steps[i], expected[i + 8]);
+  EXPECT_EQ((*extended)->Finish()->weights_sha256, (*straight)->Finish()->weights_sha256);
+}
+
+TEST_F(ExtendedRun, NamesWhatMayNotChange) {
+  run_.plan.steps = 12;
+  run_.plan.seed = 18;
+  run_.plan.micro_batch = 4;
+  run_.plan.optimizer.beta2 = 0.99;
+  run_.plan.recipe.precision = RecipePlan::Precision::kBf16;
+  const std::string message = Refusal();
+  EXPECT_THAT(message,
+              AllOf(HasSubstr("seed was 17 and is 18"),
+                    HasSubstr("batch.micro_batch was 2 and is 4"), HasSubstr("optimizer.beta2"),
+                    HasSubstr("recipe"), HasSubstr("may differ from the run that is extended"),
+                    ::testing::Not(HasSubstr("steps was"))));
+}
+
+TEST_F(ExtendedRun, NeedsAStepToTake) {
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr("steps is 8"), HasSubstr("has 8 behind it")));
+}
+
+// Its own checkpoints resume as those of any run, whatever it extended.
+TEST_F(ExtendedRun, ResumesFromItsOwnCheckpoints) {
+  run_.plan.steps = 12;
+  auto extended = run_.Prepare();
+  ASSERT_TRUE(extended.ok());
+  RunSteps(extended->get(), 2);
+  ASSERT_TRUE((*extended)->SaveCheckpoint(run_.folder.At("second")).ok());
+  std::filesystem::remove_all(run_.folder.At("first"));
+  auto resumed = run_.Prepare(run_.folder.At("second"));
+  ASSERT_TRUE(resumed.ok()) << resumed.status();
+  EXPECT_EQ((*resumed)->completed_steps(), 10);
+}
+
+TEST(CheckContinues, ListsEveryDifference) {
+  const Fingerprint then = {{"engine.version", absl::StrCat(kEngineVersion)},
+                            {"a", "1"},
+                            {"b", "2"},
+                            {"c", "3"},
+                            {"steps", "1"}};
+  EXPECT_TRUE(CheckContinues(then, then, Continuation::kResume).ok());
+  Fingerprint now = then;
+  now.erase("c");
+  now["b"] = "4";
+  now["d"] = "5";
+  now["steps"] = "2";
+  for (const Continuation continuation : {Continuation::kResume, Continuation::kExtend}) {
+    const absl::Status status = CheckContinues(then, now, continuation);
+    EXPECT_TRUE(absl::IsFailedPrecondition(status));
+    const std::string message(status.message());
+    EXPECT_THAT(message,
+                AllOf(HasSubstr("b was 2 and is 4"), HasSubstr("c was 3 and is absent"),
+                      HasSubstr("d was absent and is 5"), ::testing::Not(HasSubstr("a was"))));
+    EXPECT_EQ(message.find("steps was") != std::string::npos,
+              continuation == Continuation::kResume);
+  }
+}
+
+TEST(CheckContinues, RefusesACheckpointWithoutAnEngineVersion) {
+  const Fingerprint now = {{"engine.version", absl::StrCat(kEngineVersion)}};
+  EXPECT_THAT(std::string(CheckContinues({}, now, Continuation::kResume).message()),
+              HasSubstr("engine version 1"));
 }
 
 }  // namespace
