@@ -7,6 +7,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/counting_backend.h"
 #include "tests/support/model_fixture.h"
+#include "tests/support/tiny_llama.h"
 #include "worker/engine/inputs.h"
 #include "worker/engine/model/sizes.h"
 
@@ -15,143 +16,23 @@ namespace {
 
 using ::testing::HasSubstr;
 using testing_support::Document;
+using testing_support::kBf16;
+using testing_support::kBothPrecisions;
+using testing_support::kFp8;
+using testing_support::MakeModel;
 using testing_support::Model;
 using testing_support::Pack;
 using testing_support::RandomDocument;
 using testing_support::RandomWeights;
+using testing_support::Recipe;
+using testing_support::ReferenceGradients;
 using testing_support::ReferenceModel;
 using testing_support::RelativeError;
+using testing_support::TinyLlama;
+using testing_support::TwoRows;
 using testing_support::ValueMap;
 using testing_support::Values;
-
-constexpr RecipePlan::Precision kFp8 = RecipePlan::Precision::kFp8;
-constexpr RecipePlan::Precision kBf16 = RecipePlan::Precision::kBf16;
-constexpr RecipePlan::Precision kBothPrecisions[] = {kFp8, kBf16};
-
-// Ragged against tiles of 128 on purpose.
-ModelConfig TinyLlama() {
-  ModelConfig config;
-  config.shape = {.vocabulary = 96,
-                  .hidden = 144,
-                  .intermediate = 176,
-                  .layers = 2,
-                  .heads = 4,
-                  .kv_heads = 2,
-                  .head_dim = 32};
-  return config;
-}
-
-RecipePlan Recipe(RecipePlan::Precision precision) {
-  return {.precision = precision, .keep_bf16 = {}};
-}
-
-Model MakeModel(const ModelConfig& config, const RecipePlan& recipe, int64_t max_tokens = 128) {
-  return Model({.config = config, .recipe = recipe, .max_tokens = max_tokens},
-               RandomWeights(config.shape, 7));
-}
-
-Batch TwoRows() {
-  return Pack(
-      {{RandomDocument(40, 96, 1), RandomDocument(24, 96, 2)}, {RandomDocument(64, 96, 3)}});
-}
-
-ValueMap ReferenceGradients(const ModelConfig& config, const Batch& batch, double scale = 1) {
-  ReferenceModel reference(config, RandomWeights(config.shape, 7));
-  reference.Forward(batch);
-  reference.Backward(scale);
-  return reference.gradients();
-}
-
-double WorstError(const ValueMap& gradients, const ValueMap& expected) {
-  double worst = 0;
-  for (const auto& [name, values] : expected) {
-    worst = std::max(worst, RelativeError(gradients.at(name), values));
-  }
-  return worst;
-}
-
-struct Family {
-  const char* name;
-  void (*change)(ModelConfig*);
-};
-
-const Family kFamilies[] = {
-    {"llama", [](ModelConfig*) {}},
-    {"tied", [](ModelConfig* config) { config->shape.tied = true; }},
-    {"qwen2", [](ModelConfig* config) { config->shape.qkv_bias = true; }},
-    {"qwen3", [](ModelConfig* config) { config->shape.qk_norm = true; }},
-    {"mistral", [](ModelConfig* config) { config->sliding_window = 9; }},
-};
-
-// BF16 rounds activations to 2^-9 relative; through two layers gradients are off by about 2 %.
-TEST(Transformer, GradientsInBf16AgreeWithFloat64InEveryFamily) {
-  for (const Family& family : kFamilies) {
-    ModelConfig config = TinyLlama();
-    family.change(&config);
-    Model model = MakeModel(config, Recipe(kBf16));
-    const LossSum loss = model.Train(TwoRows());
-    ReferenceModel reference(config, RandomWeights(config.shape, 7));
-    const double expected = reference.Forward(TwoRows());
-    EXPECT_EQ(loss.tokens, 39 + 23 + 63) << family.name;
-    EXPECT_NEAR(loss.sum, expected, 2e-3 * expected) << family.name;
-    EXPECT_LT(WorstError(model.Gradients(), ReferenceGradients(config, TwoRows())), 0.05)
-        << family.name;
-  }
-}
-
-// FP8 errors lie about ten times above BF16's: below means that some GEMM was not FP8, above that
-// one is wrong.
-TEST(Transformer, GradientsInFp8AreOffByWhatFp8Costs) {
-  for (const Family& family : kFamilies) {
-    ModelConfig config = TinyLlama();
-    family.change(&config);
-    Model model = MakeModel(config, Recipe(kFp8));
-    model.Train(TwoRows());
-    const ValueMap gradients = model.Gradients();
-    for (const auto& [name, expected] : ReferenceGradients(config, TwoRows())) {
-      const double error = RelativeError(gradients.at(name), expected);
-      EXPECT_GT(error, 0.05) << family.name << " " << name;
-      EXPECT_LT(error, 0.45) << family.name << " " << name;
-    }
-  }
-}
-
-// The engine sums in float32 where the emulation sums in float64. A few of the numbers that are
-// rounded from the sums then fall to the other side: a BF16 number by 2^-8 of it, a code by 2^-3.
-// Seen on SSE4, AVX2, AVX-512 and AVX-512 BF16: up to 0.013 in BF16 and 0.056 in FP8, often none;
-// the two recipes are 0.25 to 0.31 apart.
-constexpr double kOtherSumsInBf16 = 0.03;
-constexpr double kOtherSumsInFp8 = 0.08;
-constexpr double kOtherRecipe = 0.2;
-
-ValueMap EmulatedGradients(const ModelConfig& config, const Batch& batch,
-                           ReferenceModel::Arithmetic arithmetic) {
-  ReferenceModel reference(config, RandomWeights(config.shape, 7), arithmetic);
-  reference.Forward(batch);
-  reference.Backward(1);
-  return reference.gradients();
-}
-
-// One wrong tile, scale or operand in any GEMM shows here, while the band above hides it.
-TEST(Transformer, GradientsAreThoseOfTheRecipe) {
-  using Arithmetic = ReferenceModel::Arithmetic;
-  for (const Family& family : kFamilies) {
-    ModelConfig config = TinyLlama();
-    family.change(&config);
-    const ValueMap of_fp8 = EmulatedGradients(config, TwoRows(), Arithmetic::kFp8);
-    const ValueMap of_bf16 = EmulatedGradients(config, TwoRows(), Arithmetic::kBf16);
-    for (const RecipePlan::Precision precision : kBothPrecisions) {
-      Model model = MakeModel(config, Recipe(precision));
-      model.Train(TwoRows());
-      const ValueMap gradients = model.Gradients();
-      const bool fp8 = precision == kFp8;
-      EXPECT_LT(WorstError(gradients, fp8 ? of_fp8 : of_bf16),
-                fp8 ? kOtherSumsInFp8 : kOtherSumsInBf16)
-          << family.name;
-      EXPECT_GT(WorstError(gradients, fp8 ? of_bf16 : of_fp8), kOtherRecipe) << family.name;
-    }
-  }
-}
+using testing_support::WorstError;
 
 TEST(Transformer, TrainsAnyNumberOfTokens) {
   for (const RecipePlan::Precision precision : kBothPrecisions) {

@@ -1,0 +1,59 @@
+// A small model, its batch and its gradients in float64, for tests of the transformer.
+#pragma once
+
+#include <algorithm>
+
+#include "tests/support/model_fixture.h"
+
+namespace octavo::testing_support {
+
+inline constexpr engine::RecipePlan::Precision kFp8 = engine::RecipePlan::Precision::kFp8;
+inline constexpr engine::RecipePlan::Precision kBf16 = engine::RecipePlan::Precision::kBf16;
+inline constexpr engine::RecipePlan::Precision kBothPrecisions[] = {kFp8, kBf16};
+
+// Ragged against tiles of 128 on purpose.
+inline engine::ModelConfig TinyLlama() {
+  engine::ModelConfig config;
+  config.shape = {.vocabulary = 96,
+                  .hidden = 144,
+                  .intermediate = 176,
+                  .layers = 2,
+                  .heads = 4,
+                  .kv_heads = 2,
+                  .head_dim = 32};
+  return config;
+}
+
+inline engine::RecipePlan Recipe(engine::RecipePlan::Precision precision) {
+  return {.precision = precision, .keep_bf16 = {}};
+}
+
+inline Model MakeModel(const engine::ModelConfig& config, const engine::RecipePlan& recipe,
+                       int64_t max_tokens = 128) {
+  return Model({.config = config, .recipe = recipe, .max_tokens = max_tokens},
+               RandomWeights(config.shape, 7));
+}
+
+inline engine::Batch TwoRows() {
+  return Pack(
+      {{RandomDocument(40, 96, 1), RandomDocument(24, 96, 2)}, {RandomDocument(64, 96, 3)}});
+}
+
+inline ValueMap ReferenceGradients(
+    const engine::ModelConfig& config, const engine::Batch& batch,
+    ReferenceModel::Arithmetic arithmetic = ReferenceModel::Arithmetic::kExact) {
+  ReferenceModel reference(config, RandomWeights(config.shape, 7), arithmetic);
+  reference.Forward(batch);
+  reference.Backward(1);
+  return reference.gradients();
+}
+
+inline double WorstError(const ValueMap& gradients, const ValueMap& expected) {
+  double worst = 0;
+  for (const auto& [name, values] : expected) {
+    worst = std::max(worst, RelativeError(gradients.at(name), values));
+  }
+  return worst;
+}
+
+}  // namespace octavo::testing_support
