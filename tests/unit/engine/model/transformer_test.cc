@@ -346,9 +346,9 @@ TEST(Transformer, CountsWeightsThatAreNotFiniteUntilTheyAreQuantisedAnew) {
 TEST(Transformer, CountsEveryValueOnce) {
   Model model = MakeModel(TinyLlama(), Recipe(kFp8));
   kernels::Program program;
-  model.backend().Record(&program);
+  model.backend().Capture(&program);
   model.Train(TwoRows());
-  model.backend().Record(nullptr);
+  model.backend().Capture(nullptr);
   int quantised = 0, counted = 0;
   for (const kernels::Operation& operation : program) {
     const auto* const tiles = std::get_if<kernels::QuantizeTiles>(&operation);
