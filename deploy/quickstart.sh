@@ -2,7 +2,7 @@
 # From a fresh checkout to a trained model: installs what is missing, builds, starts a coordinator and one CPU worker on free
 # loopback ports, trains the same small model twice (BF16 and FP8) on a cipher, and compares the two.
 #
-#   deploy/quickstart.sh            about a minute after the build on two cores
+#   deploy/quickstart.sh            one to four minutes after the build on two cores
 #   OCTAVO_QUICKSTART_DIR=DIR       where everything is written (default: build/quickstart, emptied at the start)
 #   OCTAVO_JOBS=N                   compile jobs (default: one per core)
 set -euo pipefail

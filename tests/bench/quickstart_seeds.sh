@@ -7,8 +7,8 @@
 #   OCTAVO_SEEDS="1 2 3 4 5"        other seeds
 #   OCTAVO_BENCH_PRESET=NAME        another preset than release
 #
-# Prints the figures of learning_bench, then one line a set; exit code 1 when a criterion is missed. Two cores with AVX-512
-# take about a minute a set.
+# Prints the figures of learning_bench, then one line a set; exit code 1 when a criterion is missed. An idle core with AVX-512
+# takes about four minutes a set.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
