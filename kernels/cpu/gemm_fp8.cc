@@ -1,26 +1,22 @@
-// GemmFp8 as a BF16 product. A code is an E4M3 or E5M2 number, which has at most 4 significant
-// bits, so code times a power of two is exact in BF16 and so is the product of two in float32: the
-// result differs from a scaled FP8 product by the order of sums alone, as long as nothing leaves
-// the normal range. Matrix units flush what falls below it, so rows whose scales could lead there
-// are computed apart.
+// GemmFp8 as a product of BF16 numbers, or of float32 where the processor has none. A code is an
+// E4M3 or E5M2 number, which has at most 4 significant bits, so code times a power of two is exact
+// in BF16 and so is the product of two in float32: the result differs from a scaled FP8 product by
+// the order of sums alone, as long as nothing leaves the normal range. Matrix units flush what
+// falls below it, so rows whose scales could lead there are computed apart.
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
 #include "base/status.h"
+#include "kernels/cpu/conversions.h"
 #include "kernels/cpu/operations.h"
 #include "kernels/cpu/quantized_layout.h"
-#include "kernels/cpu/simd.h"
 #include "kernels/numerics/element.h"
 #include "kernels/numerics/scale.h"
 #include "kernels/numerics/tile.h"
 
 namespace octavo::kernels::cpu {
 namespace {
-
-typedef uint16_t Bits __attribute__((vector_size(64)));
-constexpr int64_t kLine = 32;  // lanes of Bits
-typedef uint8_t LineBytes __attribute__((vector_size(32)));
 
 struct Range {
   int lowest;
@@ -74,58 +70,6 @@ bool FitsBfloat16(Range a, Range b) {
   return operands && a.lowest + b.lowest >= -126 + 24 && a.highest + b.highest <= 127 - 40;
 }
 
-// code * 2^exponent as the bits of a BF16 number, for 32 codes; the exponent keeps numbers normal.
-OCTAVO_INLINE Bits FoldE4m3(Bits codes, uint16_t exponent) {
-  const Bits sign = (codes & 0x80) << 8;
-  const Bits magnitude = codes & 0x7F;
-  const Bits normal = (magnitude << 4) + static_cast<uint16_t>(120 << 7);
-  const Bits four =
-      ((magnitude - 4) << 5) + static_cast<uint16_t>(120 << 7);  // 4 to 7: 2^-7 (1 + f)
-  const Bits two = ((magnitude - 2) << 6) + static_cast<uint16_t>(119 << 7);  // 2 and 3
-  const Bits one = Bits{} + static_cast<uint16_t>(118 << 7);
-  Bits value = magnitude >= 8 ? normal : magnitude >= 4 ? four : magnitude >= 2 ? two : one;
-  value += static_cast<uint16_t>(exponent << 7);
-  value = magnitude == 0 ? Bits{} : value;
-  value = magnitude == kE4m3NaN ? Bits{} + 0x7FC0 : value;
-  return sign | value;
-}
-
-OCTAVO_INLINE Bits FoldE5m2(Bits codes, uint16_t exponent) {
-  const Bits sign = (codes & 0x80) << 8;
-  const Bits magnitude = codes & 0x7F;
-  const Bits normal = (magnitude << 5) + static_cast<uint16_t>(112 << 7);
-  const Bits two =
-      ((magnitude - 2) << 6) + static_cast<uint16_t>(112 << 7);  // 2 and 3: 2^-15 (1+f)
-  const Bits one = Bits{} + static_cast<uint16_t>(111 << 7);
-  Bits value = magnitude >= 4 ? normal : magnitude >= 2 ? two : one;
-  value += static_cast<uint16_t>(exponent << 7);
-  value = magnitude == 0 ? Bits{} : value;
-  value = magnitude == kE5m2Infinity ? Bits{} + 0x7F80 : value;
-  value = magnitude > kE5m2Infinity ? Bits{} + 0x7FC0 : value;
-  return sign | value;
-}
-
-template <Element element>
-struct FoldRow {
-  OCTAVO_INLINE static void Run(const uint8_t* codes, const float* scale_inv, int64_t columns,
-                                bfloat16* out) {
-    for (int64_t start = 0; start < columns; start += kScaleTile, ++scale_inv) {
-      const int64_t end = std::min(start + kScaleTile, columns);
-      const auto exponent = static_cast<uint16_t>(ExponentOf(*scale_inv));
-      int64_t c = start;
-      for (; c + kLine <= end; c += kLine) {
-        LineBytes line;
-        std::memcpy(&line, codes + c, sizeof(line));
-        const Bits wide = __builtin_convertvector(line, Bits);
-        const Bits folded =
-            element == Element::kE4M3 ? FoldE4m3(wide, exponent) : FoldE5m2(wide, exponent);
-        std::memcpy(out + c, &folded, sizeof(folded));
-      }
-      for (; c < end; ++c) out[c] = ToBfloat16(CodeToFloat(element, codes[c]) * *scale_inv);
-    }
-  }
-};
-
 // Rows that are to be computed apart; empty: none.
 using Rows = std::vector<bool>;
 
@@ -137,21 +81,58 @@ Rows UnfitRows(const Fp8Matrix& matrix, Range other) {
   return unfit;
 }
 
-// Unfit rows become 0.
-void FoldMatrix(const Fp8Matrix& matrix, const Rows& unfit, bfloat16* out) {
+// Unfit rows become 0. `Number` is what the product takes: bfloat16 or float.
+template <typename Number>
+void DecodeMatrix(const Fp8Matrix& matrix, const Rows& unfit, Number* out) {
 #pragma omp parallel for schedule(static)
   for (int64_t row = 0; row < matrix.rows; ++row) {
-    bfloat16* const to = out + row * matrix.columns;
+    Number* const to = out + row * matrix.columns;
     if (!unfit.empty() && unfit[static_cast<size_t>(row)]) {
-      std::fill_n(to, matrix.columns, bfloat16{0});
-      continue;
+      std::fill_n(to, matrix.columns, Number{});
+    } else {
+      DecodeRow(matrix.element, matrix.codes + row * matrix.columns, ScalesOfRow(matrix, row),
+                matrix.columns, to);
     }
-    const uint8_t* const codes = matrix.codes + row * matrix.columns;
-    const float* const scales = ScalesOfRow(matrix, row);
-    matrix.element == Element::kE4M3
-        ? Vectorized<FoldRow<Element::kE4M3>>(codes, scales, matrix.columns, to)
-        : Vectorized<FoldRow<Element::kE5M2>>(codes, scales, matrix.columns, to);
   }
+}
+
+struct UnfitRowsOf {
+  const Rows& a;
+  const Rows& b;
+};
+struct OperandScratch {
+  Scratch* a;
+  Scratch* b;
+};
+
+absl::Status Multiply(const Product& op, const UnfitRowsOf& unfit, Matmul* matmul,
+                      const OperandScratch& scratch) {
+  const int64_t a_count = op.a.rows * op.a.columns;
+  const int64_t b_count = op.b.rows * op.b.columns;
+  GemmBf16 product = {.a = nullptr,
+                      .b = nullptr,
+                      .a_layout = Layout::kNormal,
+                      .b_layout = Layout::kNormal,
+                      .m = op.a.rows,
+                      .n = op.b.rows,
+                      .k = op.a.columns,
+                      .bias = op.bias,
+                      .c = op.c,
+                      .c_type = op.c_type,
+                      .accumulate = op.accumulate};
+  if (matmul->float32_products()) {
+    ASSIGN_OR_RETURN(const WideOperands wide, matmul->GetWideOperands(a_count, b_count));
+    DecodeMatrix(op.a, unfit.a, wide.a);
+    DecodeMatrix(op.b, unfit.b, wide.b);
+    return matmul->RunWide(product, wide);
+  }
+  ASSIGN_OR_RETURN(bfloat16* const a, scratch.a->Get<bfloat16>(a_count));
+  ASSIGN_OR_RETURN(bfloat16* const b, scratch.b->Get<bfloat16>(b_count));
+  DecodeMatrix(op.a, unfit.a, a);
+  DecodeMatrix(op.b, unfit.b, b);
+  product.a = a;
+  product.b = b;
+  return matmul->Run(product);
 }
 
 // Sums of 128 products of codes in float32, which cannot leave its normal range (they lie in
@@ -220,21 +201,7 @@ absl::Status RunGemmFp8(const GemmFp8& operation, Matmul* matmul, Scratch* a_scr
     const auto of_b = std::count(unfit_b.begin(), unfit_b.end(), true) * a.rows;
     (of_a <= of_b ? unfit_b : unfit_a).clear();
   }
-  ASSIGN_OR_RETURN(bfloat16* const a_wide, a_scratch->Get<bfloat16>(a.rows * a.columns));
-  ASSIGN_OR_RETURN(bfloat16* const b_wide, b_scratch->Get<bfloat16>(b.rows * b.columns));
-  FoldMatrix(a, unfit_a, a_wide);
-  FoldMatrix(b, unfit_b, b_wide);
-  RETURN_IF_ERROR(matmul->Run(GemmBf16{.a = a_wide,
-                                       .b = b_wide,
-                                       .a_layout = Layout::kNormal,
-                                       .b_layout = Layout::kNormal,
-                                       .m = a.rows,
-                                       .n = b.rows,
-                                       .k = a.columns,
-                                       .bias = operation.bias,
-                                       .c = operation.c,
-                                       .c_type = operation.c_type,
-                                       .accumulate = operation.accumulate}));
+  RETURN_IF_ERROR(Multiply(product, {unfit_a, unfit_b}, matmul, {a_scratch, b_scratch}));
   if (!unfit_a.empty() || !unfit_b.empty()) ComputeUnfit(product, unfit_a, unfit_b);
   return absl::OkStatus();
 }

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "dnnl.hpp"
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/conversions.h"
 
 namespace octavo::kernels::cpu {
 namespace {
@@ -18,6 +18,8 @@ namespace {
 using dnnl::memory;
 
 constexpr size_t kMaxPrimitives = 512;  // a model has a few dozen shapes; beyond, start again
+
+constexpr int64_t kChunk = 16384;  // numbers that a thread converts at a time
 
 // All that a primitive is built for.
 struct Shape {
@@ -97,19 +99,16 @@ dnnl::matmul::primitive_desc Describe(const Shape& shape, memory::data_type oper
 #endif
 }
 
-struct WidenChunk {
-  OCTAVO_INLINE static void Run(const bfloat16* from, float* to, int64_t count) {
-    int64_t i = 0;
-    for (; i + kLanes <= count; i += kLanes) Store(to + i, Load(from + i));
-    for (; i < count; ++i) to[i] = ToFloat(from[i]);
-  }
-};
-
 void WidenAll(const bfloat16* from, float* to, int64_t count) {
-  constexpr int64_t kChunk = 16384;
 #pragma omp parallel for schedule(static)
   for (int64_t start = 0; start < count; start += kChunk)
-    Vectorized<WidenChunk>(from + start, to + start, std::min(kChunk, count - start));
+    WidenRow(from + start, std::min(kChunk, count - start), to + start);
+}
+
+void RoundAll(const float* from, bfloat16* to, int64_t count) {
+#pragma omp parallel for schedule(static)
+  for (int64_t start = 0; start < count; start += kChunk)
+    RoundRow(from + start, std::min(kChunk, count - start), to + start);
 }
 
 uint32_t EffectiveIsa() { return static_cast<uint32_t>(dnnl::get_effective_cpu_isa()); }
@@ -118,7 +117,7 @@ uint32_t EffectiveIsa() { return static_cast<uint32_t>(dnnl::get_effective_cpu_i
 void LogWidening() {
   static const bool logged = [] {
     LogWarning(
-        "oneDNN finds no BF16 products on this processor (ONEDNN_MAX_CPU_ISA may hide them): "
+        "oneDNN finds no BF16 products on this processor (OCTAVO_CPU_ISA may hide them): "
         "operands of matrix products are widened to float32");
     return true;
   }();
@@ -133,9 +132,7 @@ class OneDnnMatmul final : public Matmul {
         wide_b_(memory),
         wide_bias_(memory),
         wide_c_(memory) {
-    implementation_ =
-        cpu::Describe(kProbe, widens_ ? memory::data_type::f32 : memory::data_type::bf16, engine_)
-            .impl_info_str();
+    implementation_ = cpu::Describe(kProbe, this->operands(), engine_).impl_info_str();
     if (widens_ && operands == Operands::kBest) LogWidening();
   }
 
@@ -155,55 +152,68 @@ class OneDnnMatmul final : public Matmul {
   }
 
   absl::Status Run(const GemmBf16& operation) override {
-    try {
-      return widens_ ? RunWidened(operation) : RunNative(operation);
-    } catch (const dnnl::error& error) {
-      return absl::InternalError(absl::StrCat("oneDNN product of ", operation.m, " x ", operation.n,
-                                              " x ", operation.k, ": ", error.message));
+    if (!widens_) {
+      return Execute(ShapeOf(operation), operation.a, operation.b, operation.bias, operation.c);
     }
+    const int64_t a_count = operation.m * operation.k;
+    const int64_t b_count = operation.n * operation.k;
+    ASSIGN_OR_RETURN(const WideOperands wide, GetWideOperands(a_count, b_count));
+    WidenAll(operation.a, wide.a, a_count);
+    WidenAll(operation.b, wide.b, b_count);
+    return RunWide(operation, wide);
   }
 
- private:
-  absl::Status RunNative(const GemmBf16& op) {
-    Execute(ShapeOf(op), memory::data_type::bf16, op.a, op.b, op.bias, op.c);
-    return absl::OkStatus();
+  absl::StatusOr<WideOperands> GetWideOperands(int64_t a_count, int64_t b_count) override {
+    CHECK(widens_);
+    ASSIGN_OR_RETURN(float* const a, wide_a_.Get<float>(a_count));
+    ASSIGN_OR_RETURN(float* const b, wide_b_.Get<float>(b_count));
+    return WideOperands{.a = a, .b = b};
   }
 
   // oneDNN's float32 product writes float32 alone; a BF16 result is rounded afterwards.
-  absl::Status RunWidened(const GemmBf16& op) {
-    ASSIGN_OR_RETURN(float* const a, wide_a_.Get<float>(op.m * op.k));
-    ASSIGN_OR_RETURN(float* const b, wide_b_.Get<float>(op.n * op.k));
-    ASSIGN_OR_RETURN(float* const bias, wide_bias_.Get<float>(op.n));
-    WidenAll(op.a, a, op.m * op.k);
-    WidenAll(op.b, b, op.n * op.k);
-    if (op.bias != nullptr) WidenAll(op.bias, bias, op.n);
-    Shape shape = ShapeOf(op);
+  absl::Status RunWide(const GemmBf16& operation, const WideOperands& wide) override {
+    CHECK(widens_);
+    ASSIGN_OR_RETURN(float* const bias, wide_bias_.Get<float>(operation.n));
+    if (operation.bias != nullptr) WidenAll(operation.bias, bias, operation.n);
+    Shape shape = ShapeOf(operation);
     shape.c_type = ResultType::kFloat32;
-    if (op.c_type == ResultType::kFloat32) {
-      Execute(shape, memory::data_type::f32, a, b, bias, op.c);
-      return absl::OkStatus();
-    }
-    ASSIGN_OR_RETURN(float* const c, wide_c_.Get<float>(op.m * op.n));
-    Execute(shape, memory::data_type::f32, a, b, bias, c);
-    auto* const narrow = static_cast<bfloat16*>(op.c);
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < op.m * op.n; ++i) narrow[i] = ToBfloat16(c[i]);
+    if (operation.c_type == ResultType::kFloat32)
+      return Execute(shape, wide.a, wide.b, bias, operation.c);
+    ASSIGN_OR_RETURN(float* const c, wide_c_.Get<float>(operation.m * operation.n));
+    RETURN_IF_ERROR(Execute(shape, wide.a, wide.b, bias, c));
+    RoundAll(c, static_cast<bfloat16*>(operation.c), operation.m * operation.n);
     return absl::OkStatus();
   }
 
-  const Prepared& Prepare(const Shape& shape, memory::data_type operands) {
+ private:
+  memory::data_type operands() const {
+    return widens_ ? memory::data_type::f32 : memory::data_type::bf16;
+  }
+
+  const Prepared& Prepare(const Shape& shape) {
     auto found = prepared_.find(shape);
     if (found == prepared_.end()) {
       if (prepared_.size() >= kMaxPrimitives) prepared_.clear();
-      const auto descriptor = cpu::Describe(shape, operands, engine_);
+      const auto descriptor = cpu::Describe(shape, operands(), engine_);
       found = prepared_.emplace(shape, Prepared{descriptor, dnnl::matmul(descriptor)}).first;
     }
     return found->second;
   }
 
-  void Execute(const Shape& shape, memory::data_type operands, const void* a, const void* b,
-               const void* bias, void* c) {
-    const auto& [descriptor, primitive] = Prepare(shape, operands);
+  absl::Status Execute(const Shape& shape, const void* a, const void* b, const void* bias,
+                       void* c) {
+    try {
+      Enqueue(shape, a, b, bias, c);
+      stream_.wait();
+      return absl::OkStatus();
+    } catch (const dnnl::error& error) {
+      return absl::InternalError(absl::StrCat("oneDNN product of ", shape.m, " x ", shape.n, " x ",
+                                              shape.k, ": ", error.message));
+    }
+  }
+
+  void Enqueue(const Shape& shape, const void* a, const void* b, const void* bias, void* c) {
+    const auto& [descriptor, primitive] = Prepare(shape);
     const auto wrap = [this](const memory::desc& shape_of, const void* data) {
       return memory(shape_of, engine_, const_cast<void*>(data));
     };
@@ -213,7 +223,6 @@ class OneDnnMatmul final : public Matmul {
         {DNNL_ARG_DST, wrap(descriptor.dst_desc(), c)}};
     if (shape.bias) arguments.emplace(DNNL_ARG_BIAS, wrap(descriptor.bias_desc(), bias));
     primitive.execute(stream_, arguments);
-    stream_.wait();
   }
 
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};

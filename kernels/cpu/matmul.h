@@ -23,6 +23,11 @@ enum class Operands {
 // BF16 on AVX-512 without these instructions, at a third of float32's speed.
 bool HasBfloat16Products(uint32_t isa);
 
+struct WideOperands {
+  float* a;
+  float* b;
+};
+
 class Matmul {
  public:
   static absl::StatusOr<std::unique_ptr<Matmul>> Create(Memory* memory,
@@ -33,6 +38,10 @@ class Matmul {
   virtual bool float32_products() const = 0;  // operands are widened
   virtual absl::Status Reserve(const ScratchSizes& bytes) = 0;
   virtual absl::Status Run(const GemmBf16& operation) = 0;
+  // Only with float32_products(): memory for the operands as float32, until the next product, and
+  // the operation on them. Its own operands are not read.
+  virtual absl::StatusOr<WideOperands> GetWideOperands(int64_t a_count, int64_t b_count) = 0;
+  virtual absl::Status RunWide(const GemmBf16& operation, const WideOperands& operands) = 0;
 };
 
 }  // namespace octavo::kernels::cpu

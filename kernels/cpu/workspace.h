@@ -14,7 +14,7 @@ namespace octavo::kernels::cpu {
 struct ScratchSizes {
   int64_t folded_a = 0;  // operands of an FP8 product as BF16
   int64_t folded_b = 0;
-  int64_t wide_a = 0;  // operands of a BF16 product as FP32, and its result
+  int64_t wide_a = 0;  // operands of any product as FP32, and its result
   int64_t wide_b = 0;
   int64_t wide_bias = 0;
   int64_t wide_c = 0;
@@ -29,9 +29,10 @@ inline ScratchSizes ScratchSizesOf(const LargestOperations& largest, const Machi
   constexpr int64_t kBfloat16 = 2;
   constexpr int64_t kFloat = 4;
   ScratchSizes bytes;
-  bytes.folded_a = kBfloat16 * largest.fp8.a;
-  bytes.folded_b = kBfloat16 * largest.fp8.b;
-  if (machine.float32_products) {
+  if (!machine.float32_products) {
+    bytes.folded_a = kBfloat16 * largest.fp8.a;
+    bytes.folded_b = kBfloat16 * largest.fp8.b;
+  } else {
     LargestProducts products = largest.bf16;
     products.Include(largest.fp8);
     bytes.wide_a = kFloat * products.a;

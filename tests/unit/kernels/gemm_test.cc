@@ -1,5 +1,7 @@
 // Matrix products against float64, within the bound of kernels/ops/matmul.h.
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <vector>
@@ -7,6 +9,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/cpu/matmul.h"
+#include "kernels/cpu/operations.h"
+#include "kernels/cpu/quantized_layout.h"
 #include "kernels/numerics/element.h"
 #include "kernels/numerics/scale.h"
 #include "kernels/numerics/tile.h"
@@ -180,6 +184,39 @@ TEST(GemmFp8, TilesWhoseScalesDifferByTwoToTheTenAreNotConfused) {
   Fp8Operand swapped = RandomFp8(5, 384, Tile::k1x128, 1,
                                  [&](int64_t line, int64_t tile) { return steep(line, tile + 1); });
   EXPECT_GT(Share(swapped.value, b.value, got, ResultType::kFloat32).largest(), 1);
+}
+
+// The operand in the CPU backend's layout.
+std::vector<uint8_t> LaidOut(const Fp8Operand& operand) {
+  const QuantizedSpec spec = operand.Spec(Role::kA);
+  std::vector<uint8_t> bytes(static_cast<size_t>(cpu::QuantizedBytes(spec)));
+  std::copy(operand.plain.codes.begin(), operand.plain.codes.end(), bytes.begin());
+  std::memcpy(bytes.data() + cpu::ScalesOffset(spec), operand.plain.scale_inv.data(),
+              operand.plain.scale_inv.size() * sizeof(float));
+  return bytes;
+}
+
+// What a processor without BF16 products gets: codes are decoded to float32.
+TEST(GemmFp8, StaysWithinItsBoundWhereProductsAreFloat32) {
+  cpu::Memory memory(0);
+  auto matmul = cpu::Matmul::Create(&memory, cpu::Operands::kFloat32);
+  ASSERT_TRUE(matmul.ok()) << matmul.status();
+  cpu::Scratch a_scratch(&memory);
+  cpu::Scratch b_scratch(&memory);
+  const Fp8Operand a = RandomFp8(33, 320, Tile::k1x128, 1, Mild, Element::kE5M2);
+  const Fp8Operand b = RandomFp8(130, 320, Tile::k128x128, 3, Mild);
+  std::vector<uint8_t> a_bytes = LaidOut(a);
+  std::vector<uint8_t> b_bytes = LaidOut(b);
+  std::vector<float> c(33 * 130);
+  const GemmFp8 op = {.a = {.spec = a.Spec(Role::kA), .data = a_bytes.data()},
+                      .b = {.spec = b.Spec(Role::kB), .data = b_bytes.data()},
+                      .bias = nullptr,
+                      .c = c.data(),
+                      .c_type = ResultType::kFloat32,
+                      .accumulate = false};
+  ASSERT_TRUE(cpu::RunGemmFp8(op, matmul->get(), &a_scratch, &b_scratch).ok());
+  EXPECT_TRUE(
+      Share(a.value, b.value, testing_support::ToDouble(c), ResultType::kFloat32).Holds("c"));
 }
 
 // Every code of both formats folds exactly: products with 1 under a scale of 2^-6.

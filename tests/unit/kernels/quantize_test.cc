@@ -6,11 +6,11 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/cpu/processor.h"
 #include "kernels/numerics/element.h"
 #include "kernels/numerics/scale.h"
 #include "kernels/numerics/tile.h"
 #include "tests/support/device.h"
+#include "tests/support/instruction_sets.h"
 #include "tests/support/numbers.h"
 #include "tests/support/quantized.h"
 
@@ -184,37 +184,52 @@ TEST_P(QuantizeShapes, BlocksFollowTheFormulaAndAreTransposedAsTheyAre) {
   EXPECT_EQ(result.nonfinite, 0u);
 }
 
-TEST_P(QuantizeShapes, BothProcessorVariantsGiveTheSameBytes) {
-  const Matrix m = Spread(GetParam().first, GetParam().second, 3);
-  const TilesResult tiles = RunTiles(m);
-  const BlocksResult blocks = RunBlocks(m);
-  cpu::UseProcessor(cpu::Processor::kPortable);
-  EXPECT_EQ(RunTiles(m), tiles);
-  EXPECT_EQ(RunBlocks(m), blocks);
-  cpu::UseProcessor(cpu::Processor::kAvx512);
-}
-
 INSTANTIATE_TEST_SUITE_P(Ragged, QuantizeShapes,
                          ::testing::Values(std::pair{1, 1}, std::pair{1, 129}, std::pair{31, 33},
                                            std::pair{32, 128}, std::pair{127, 127},
                                            std::pair{128, 32}, std::pair{129, 31},
                                            std::pair{576, 192}, std::pair{130, 576}));
 
-TEST(Quantize, EveryBfloat16GetsTheSameCodeAsTheScalarRule) {
+class QuantizeOn : public testing_support::EveryInstructionSet {};
+OCTAVO_ON_EVERY_INSTRUCTION_SET(QuantizeOn);
+
+TEST_P(QuantizeOn, RaggedMatricesGetTheBytesOfTheFormula) {
+  for (const auto& [rows, columns] : {std::pair{1, 129}, std::pair{31, 33}, std::pair{130, 257}}) {
+    const Matrix m = Spread(rows, columns, 3);
+    for (const Element element : {Element::kE4M3, Element::kE5M2}) {
+      const TilesResult tiles = RunTiles(m, 2, element);
+      EXPECT_EQ(tiles.rows, Quantize(m, 1, element));
+      EXPECT_EQ(tiles.columns, Quantize(m.Transposed(), 1, element));
+    }
+    const BlocksResult blocks = RunBlocks(m);
+    EXPECT_EQ(blocks.normal, Quantize(m, 128));
+    EXPECT_EQ(blocks.transposed, Quantize(m.Transposed(), 128));
+  }
+}
+
+TEST_P(QuantizeOn, NonfiniteNumbersAreCounted) {
+  Matrix m = Filled(130, 200, 1.0f);
+  for (const size_t at : {size_t{0}, size_t{131}, m.x.size() - 1}) {
+    m.x[at] = std::numeric_limits<float>::infinity();
+    m.x[at / 2 + 7] = -std::numeric_limits<float>::quiet_NaN();
+  }
+  uint32_t count = 0;
+  for (const float x : m.x) count += std::isfinite(x) ? 0 : 1;
+  EXPECT_EQ(RunTiles(m).nonfinite, count);
+}
+
+TEST_P(QuantizeOn, EveryBfloat16GetsTheSameCodeAsTheScalarRule) {
   Matrix m = {.x = {}, .rows = 512, .columns = 128};
   for (int bits = 0; bits < 65536; ++bits)
     m.x.push_back(ToFloat(bfloat16{static_cast<uint16_t>(bits)}));
-  for (const auto processor : {cpu::Processor::kPortable, cpu::Processor::kAvx512}) {
-    cpu::UseProcessor(processor);
-    for (const Element element : {Element::kE4M3, Element::kE5M2})
-      EXPECT_EQ(RunTiles(m, 2, element).rows, Quantize(m, 1, element));
-  }
+  for (const Element element : {Element::kE4M3, Element::kE5M2})
+    EXPECT_EQ(RunTiles(m, 2, element).rows, Quantize(m, 1, element));
 }
 
 // Every BF16 number in a tile of its own with the number 1 or 2^-60 beside it: each code under
 // scales that are not chosen by the number itself, up to those that are too large for the exponent
 // field.
-TEST(Quantize, EveryBfloat16UnderAGivenScaleGetsTheSameCodeAsTheScalarRule) {
+TEST_P(QuantizeOn, EveryBfloat16UnderAGivenScaleGetsTheSameCodeAsTheScalarRule) {
   for (const float neighbour : {1.0f, std::ldexp(1.0f, -60), std::ldexp(1.0f, -110)}) {
     Matrix m = {.x = {}, .rows = 32768, .columns = 2};
     for (int bits = 0; bits < 65536; bits += 2) {
