@@ -26,6 +26,12 @@ class DeferredBackend final : public kernels::Backend {
   ~DeferredBackend() override { CHECK(Synchronize().ok()); }
 
   kernels::BackendDescription Describe() const override { return backend_->Describe(); }
+  int64_t QuantizedBytes(const kernels::QuantizedSpec& spec) const override {
+    return backend_->QuantizedBytes(spec);
+  }
+  absl::Status Reserve(const kernels::LargestOperations& largest) override {
+    return backend_->Reserve(largest);
+  }
   absl::StatusOr<void*> Allocate(int64_t bytes) override { return backend_->Allocate(bytes); }
   void Free(void* memory) override {
     CHECK(Synchronize().ok());
