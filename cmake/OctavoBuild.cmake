@@ -21,6 +21,7 @@ if(MOLD)
   add_link_options(-fuse-ld=mold)
 endif()
 
+option(OCTAVO_FUZZ "Build the libFuzzer programs of tests/fuzz (clang alone has libFuzzer)" OFF)
 set(OCTAVO_SANITIZE "" CACHE STRING "Sanitizers of this build, as -fsanitize takes them")
 if(OCTAVO_SANITIZE)
   add_compile_options(-fsanitize=${OCTAVO_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)

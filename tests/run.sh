@@ -70,7 +70,7 @@ if [ ${#label[@]} -eq 0 ]; then
   # Sanitizers on what handles raw memory: files, text, kernels and the emulated device. The core is pure logic and slow to
   # compile; Debian's gRPC is not instrumented.
   echo "building (preset asan)"
-  build asan base_test proto_test kernels_test emulation_test device_check
+  build asan base_test proto_test kernels_test emulation_test device_check fuzz_replay_test
   run_tests asan -R '^unit\.|^emulation\.'
 fi
 
