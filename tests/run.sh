@@ -3,7 +3,8 @@
 #
 #   tests/run.sh                    everything
 #   tests/run.sh --label unit       one layer: unit, golden, emulation, simulation, endtoend or tidy
-#   OCTAVO_GOLDEN=DIR               numbers of independent implementations to compare with (default: ../shared/golden)
+#   OCTAVO_GOLDEN=DIR               numbers of independent implementations to compare with (default: ../shared/golden where it
+#                                   is, else the small set in tests/golden/data, which is compared with in any case)
 #   OCTAVO_JOBS=N                   compile jobs (default: one per core)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -1,4 +1,5 @@
-// Where golden files lie: the folder in OCTAVO_GOLDEN, or golden beside the source tree.
+// Where golden files lie: the folder in OCTAVO_GOLDEN, or the large set beside the source tree
+// where it is, or the small set in the tree.
 #pragma once
 
 #include <cstdlib>
@@ -10,10 +11,11 @@
 namespace octavo::testing_support {
 
 inline std::string GoldenFolder(const std::string& part) {
-  const char* const root = std::getenv("OCTAVO_GOLDEN");
-  return (root != nullptr ? std::string(root)
-                          : std::string(OCTAVO_SOURCE_DIR) + "/../shared/golden") +
-         "/" + part;
+  const std::string tree = OCTAVO_SOURCE_DIR;
+  std::string root = tree + "/tests/golden/data";
+  if (std::filesystem::exists(tree + "/../shared/golden")) root = tree + "/../shared/golden";
+  if (const char* const chosen = std::getenv("OCTAVO_GOLDEN")) root = chosen;
+  return root + "/" + part;
 }
 
 }  // namespace octavo::testing_support

@@ -22,7 +22,7 @@ using testing_support::Safetensors;
 class CrossEntropyGolden : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    OCTAVO_SKIP_WITHOUT_GOLDEN("optimizer");
+    OCTAVO_SKIP_WITHOUT_GOLDEN("optimizer/cross_entropy.safetensors");
     const Safetensors file(testing_support::GoldenFolder("optimizer/cross_entropy.safetensors"));
     const std::string name = GetParam();
     logits_ = file.at(name + "/logits").As<float>();

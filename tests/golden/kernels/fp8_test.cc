@@ -134,9 +134,9 @@ TEST_F(Fp8Golden, TilesWithOneNonfiniteElementHaveTheGoldenCodes) {
 class LinearGolden : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    OCTAVO_SKIP_WITHOUT_GOLDEN("fp8");
-    file_ = std::make_unique<Safetensors>(
-        testing_support::GoldenFolder(std::string("fp8/linear_") + GetParam() + ".safetensors"));
+    const std::string file = std::string("fp8/linear_") + GetParam() + ".safetensors";
+    OCTAVO_SKIP_WITHOUT_GOLDEN(file);
+    file_ = std::make_unique<Safetensors>(testing_support::GoldenFolder(file));
     tokens_ = file_->at("x").shape.at(0);
     inputs_ = file_->at("x").shape.at(1);
     outputs_ = file_->at("dy").shape.at(1);
