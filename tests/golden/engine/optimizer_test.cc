@@ -183,7 +183,9 @@ void RunAdamWCase(const nlohmann::json& file, const nlohmann::json& one) {
     const double norm = state.gradient_norm;
     const double expected_norm = Number(step["pre_clip_norm"]);
     EXPECT_EQ(std::isfinite(norm), step["skipped"] == false);
-    if (std::isfinite(norm)) EXPECT_NEAR(norm, expected_norm, 1e-12 * expected_norm);
+    if (std::isfinite(norm)) {
+      EXPECT_NEAR(norm, expected_norm, 1e-12 * expected_norm);
+    }
     EXPECT_EQ(state.applied_updates, step["applied_steps"]);
     ExpectState(&parameters, golden, number, highest_rate);
   }
