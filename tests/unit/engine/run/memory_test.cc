@@ -82,7 +82,7 @@ TEST(ResidentMemoryChild, Trains) {
 
 class ResidentMemory : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Recipes, ResidentMemory, ::testing::Values("fp8", "bf16"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& tested) { return std::string(tested.param); });
 
 TEST_P(ResidentMemory, GrowsByWhatThePlanSays) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -67,8 +67,8 @@ std::vector<std::string> StateOf(const TestRun& run, const std::string& folder) 
 class Nonfinite : public ::testing::TestWithParam<Precision> {};
 
 INSTANTIATE_TEST_SUITE_P(Recipes, Nonfinite, ::testing::Values(Precision::kBf16, Precision::kFp8),
-                         [](const auto& info) {
-                           return info.param == Precision::kFp8 ? "Fp8" : "Bf16";
+                         [](const auto& tested) {
+                           return tested.param == Precision::kFp8 ? "Fp8" : "Bf16";
                          });
 
 // A step that was skipped, with what it met first.
@@ -166,7 +166,9 @@ TEST_P(Nonfinite, TheFinalReportAddsUpAndAnEvaluationIsNotANumber) {
   }
   EXPECT_EQ(report->nonfinite.first_module, step.nonfinite.first_module);
   EXPECT_TRUE(std::isnan(report->holdout->loss_bf16));
-  if (GetParam() == Precision::kFp8) EXPECT_TRUE(std::isnan(*report->holdout->loss_fp8));
+  if (GetParam() == Precision::kFp8) {
+    EXPECT_TRUE(std::isnan(*report->holdout->loss_fp8));
+  }
 }
 
 TEST(NonfiniteWeights, AreNeverPublished) {
