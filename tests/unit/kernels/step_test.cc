@@ -35,10 +35,11 @@ TEST(AddLosses, SumsABatchInOrderBeforeItMeetsTheTotal) {
   double want = 0;
   for (const float value : loss) want += static_cast<double>(value);
   const std::vector<int32_t> targets(1001, 5);
-  EXPECT_EQ(Add(loss, targets, {.sum = 0.1, .tokens = 7}).sum, 0.1 + want);
-  double other = 0.1;
+  constexpr double kBefore = 1e12 / 3;
+  EXPECT_EQ(Add(loss, targets, {.sum = kBefore, .tokens = 7}).sum, kBefore + want);
+  double other = kBefore;
   for (const float value : loss) other += static_cast<double>(value);
-  EXPECT_NE(0.1 + want, other) << "the numbers do not tell the two orders apart";
+  EXPECT_NE(kBefore + want, other) << "the numbers do not tell the two orders apart";
 }
 
 TEST(AddLosses, CountsTargetsThatAreTrainedOn) {

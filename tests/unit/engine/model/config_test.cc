@@ -85,7 +85,7 @@ TEST(ParseModelConfig, RefusesSizesThatNoModelHas) {
   document["hidden_size"] = 1 << 30;
   EXPECT_THAT(ErrorOf(document), AllOf(HasSubstr("hidden_size"), HasSubstr("[1, 1048576]")));
   document = SmolLm2();
-  document["num_attention_heads"] = 1 << 15;
+  document["num_attention_heads"] = document["num_key_value_heads"] = 1 << 15;
   document["head_dim"] = 1 << 15;
   EXPECT_THAT(ErrorOf(document),
               AllOf(HasSubstr("32768 times head_dim 32768"), HasSubstr("above 1048576")));
