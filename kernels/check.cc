@@ -120,9 +120,12 @@ absl::Status CheckFields(const QuantizeTiles& op) {
 absl::Status CheckFields(const QuantizeBlocks& op) {
   RETURN_IF_ERROR(CheckExtents({{"rows", op.rows}, {"columns", op.columns}}));
   RETURN_IF_ERROR(CheckPointers({{"x", op.x}}));
-  RETURN_IF_ERROR(CheckTensor({"normal", op.normal, Tile::k128x128, op.rows, op.columns}));
+  if (op.normal.data == nullptr && op.transposed.data == nullptr)
+    return Invalid("normal and transposed both have no data");
+  if (op.normal.data != nullptr)
+    RETURN_IF_ERROR(CheckTensor({"normal", op.normal, Tile::k128x128, op.rows, op.columns}));
   if (op.transposed.data == nullptr) return absl::OkStatus();
-  if (op.transposed.spec.element != op.normal.spec.element)
+  if (op.normal.data != nullptr && op.transposed.spec.element != op.normal.spec.element)
     return Invalid("normal and transposed differ in their element");
   return CheckTensor({"transposed", op.transposed, Tile::k128x128, op.columns, op.rows});
 }

@@ -99,12 +99,15 @@ void QuantizeBlock(const Fp8Matrix& normal, const Fp8Matrix& transposed, const P
                    Workspace* work) {
   const int64_t block_row = place.row / kScaleTile;
   const int64_t block_column = place.column / kScaleTile;
-  const int exponent = ScaleExponent(LargestOf(work->patch), normal.element);
+  const Element element = normal.codes != nullptr ? normal.element : transposed.element;
+  const int exponent = ScaleExponent(LargestOf(work->patch), element);
   std::fill_n(work->scale, kSide, PowerOfTwo(exponent));
-  Encode(normal.element, Way::kRows, work->patch, work->scale, &work->codes);
-  StoreCodes(work->codes, place.rows, place.columns,
-             normal.codes + place.row * normal.columns + place.column, normal.columns);
-  normal.scale_inv[block_row * TileCount(normal.columns) + block_column] = PowerOfTwo(-exponent);
+  Encode(element, Way::kRows, work->patch, work->scale, &work->codes);
+  if (normal.codes != nullptr) {
+    StoreCodes(work->codes, place.rows, place.columns,
+               normal.codes + place.row * normal.columns + place.column, normal.columns);
+    normal.scale_inv[block_row * TileCount(normal.columns) + block_column] = PowerOfTwo(-exponent);
+  }
   if (transposed.codes == nullptr) return;
   Transpose(work->codes, &work->transposed);
   StoreCodes(work->transposed, place.columns, place.rows,

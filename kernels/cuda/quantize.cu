@@ -174,18 +174,21 @@ OCTAVO_KERNEL void QuantizeBlocksKernel(QuantizeBlocks op) {
     AtomicAdd(op.nonfinite, nonfinite);
 
   const QuantizedLayout normal = LayoutOf(op.normal);
-  const int exponent = ScaleExponent(BlockMax(mine.amax, of_warps), normal.element);
+  const QuantizedLayout transposed = LayoutOf(op.transposed);
+  const Element element = normal.codes != nullptr ? normal.element : transposed.element;
+  const int exponent = ScaleExponent(BlockMax(mine.amax, of_warps), element);
   const float scale = PowerOfTwo(exponent);
   for (int i = static_cast<int>(threadIdx.x); i < rows * columns; i += static_cast<int>(kThreads)) {
     const int64_t at = (row0 + i / columns) * op.columns + column0 + i % columns;
     patch[(i / columns) * kCodePitch + i % columns] =
-        FloatToCode(normal.element, ToFloat(ToBfloat16(op.x[at])) * scale);
+        FloatToCode(element, ToFloat(ToBfloat16(op.x[at])) * scale);
   }
   SyncThreads();
 
-  StorePatch(normal, patch, {row0, column0, rows, columns, kCodePitch, 1});
-  StoreBlockScale(normal, row0, blockIdx.x, PowerOfTwo(-exponent));
-  const QuantizedLayout transposed = LayoutOf(op.transposed);
+  if (normal.codes != nullptr) {
+    StorePatch(normal, patch, {row0, column0, rows, columns, kCodePitch, 1});
+    StoreBlockScale(normal, row0, blockIdx.x, PowerOfTwo(-exponent));
+  }
   if (transposed.codes == nullptr) return;
   StorePatch(transposed, patch, {column0, row0, columns, rows, 1, kCodePitch});
   StoreBlockScale(transposed, column0, blockIdx.y, PowerOfTwo(-exponent));

@@ -33,7 +33,7 @@ struct QuantizeBlocks {
   const float* x;  // [rows, columns]
   int64_t rows;
   int64_t columns;
-  QuantizedTensor normal;      // [rows, columns] in 128x128 blocks
+  QuantizedTensor normal;      // [rows, columns] in 128x128 blocks; null data: not wanted
   QuantizedTensor transposed;  // [columns, rows], the same codes and scales transposed; null data:
                                // not wanted
   uint64_t* nonfinite;         // [1], added to; null: not counted

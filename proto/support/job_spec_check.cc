@@ -65,6 +65,20 @@ void DefaultString(const std::string& value, std::string* field) {
   if (field->empty()) *field = value;
 }
 
+// A step that is counted from the end of `steps`, counted from 1. One before the first stays as it
+// is, for the message.
+int64_t FromStart(int64_t step, int64_t steps) {
+  return step < 0 && step >= -steps ? steps + 1 + step : step;
+}
+
+void FillRuleDefaults(int64_t steps, v1::Recipe* recipe) {
+  for (v1::PrecisionRule& rule : *recipe->mutable_rules()) {
+    if (rule.from_step() == 0) rule.set_from_step(1);
+    rule.set_from_step(FromStart(rule.from_step(), steps));
+    rule.set_until_step(FromStart(rule.until_step(), steps));
+  }
+}
+
 void FillStageDefaults(v1::Stage* stage) {
   DefaultString("weights", stage->mutable_model()->mutable_initialisation());
 
@@ -76,6 +90,7 @@ void FillStageDefaults(v1::Stage* stage) {
   if (!data->has_holdout_fraction()) data->set_holdout_fraction(0.01);
 
   DefaultString("fp8", stage->mutable_recipe()->mutable_name());
+  FillRuleDefaults(stage->steps(), stage->mutable_recipe());
 
   v1::Optimizer* optimizer = stage->mutable_optimizer();
   if (!optimizer->has_min_learning_rate())
@@ -169,6 +184,43 @@ void CheckSchedule(const v1::Stage& stage, const Checker& check) {
   }
 }
 
+constexpr int kMaxRules = 100;
+
+void CheckRule(const v1::Stage& stage, const v1::PrecisionRule& rule, const std::string& path,
+               const Checker& check) {
+  const auto one_of = [&](const char* field, const std::string& value,
+                          absl::Span<const absl::string_view> allowed) {
+    if (!value.empty()) check.OneOf(absl::StrCat(path, ".", field), value, allowed);
+  };
+  one_of("fprop", rule.fprop(), {"fp8", "bf16"});
+  one_of("dgrad", rule.dgrad(), {"fp8", "bf16"});
+  one_of("wgrad", rule.wgrad(), {"fp8", "bf16"});
+  one_of("gradient", rule.gradient(), {"e4m3", "e5m2"});
+  if (absl::StrCat(rule.fprop(), rule.dgrad(), rule.wgrad(), rule.gradient()).empty()) {
+    check.Add(path, "it changes nothing; write fprop, dgrad, wgrad or gradient, or remove it");
+  }
+  if (stage.steps() < 1) return;  // reported by the stage; ranges below would repeat it
+  check.Range<int64_t>(absl::StrCat(path, ".from_step"), rule.from_step(), 1, stage.steps());
+  if (rule.until_step() == 0) return;
+  check.Range<int64_t>(absl::StrCat(path, ".until_step"), rule.until_step(),
+                       std::max<int64_t>(1, rule.from_step()), stage.steps());
+}
+
+void CheckRules(const v1::Stage& stage, const Checker& check) {
+  const v1::Recipe& recipe = stage.recipe();
+  if (recipe.name() == "bf16" && !recipe.rules().empty()) {
+    check.Add("recipe.rules", "every GEMM is BF16 in recipe \"bf16\"; remove it or choose \"fp8\"");
+  }
+  if (recipe.rules_size() > kMaxRules) {
+    check.Add("recipe.rules",
+              absl::StrCat(recipe.rules_size(), " rules are above the limit of ", kMaxRules));
+    return;
+  }
+  for (int i = 0; i < recipe.rules_size(); ++i) {
+    CheckRule(stage, recipe.rules(i), absl::StrCat("recipe.rules[", i, "]"), check);
+  }
+}
+
 void CheckStage(const v1::Stage& stage, const Checker& check) {
   check.OneOf("kind", stage.kind(), {"cpt"});
   if (stage.steps() == 0) {
@@ -177,6 +229,7 @@ void CheckStage(const v1::Stage& stage, const Checker& check) {
     check.Range<int64_t>("steps", stage.steps(), 1, kMaxCount);
   }
   CheckModelAndData(stage, check);
+  CheckRules(stage, check);
   check.OneOf("recipe.name", stage.recipe().name(), {"fp8", "bf16"});
   if (stage.recipe().name() == "bf16" && !stage.recipe().keep_bf16().empty()) {
     check.Add("recipe.keep_bf16", "with recipe \"bf16\" every layer is in BF16 already; remove it");

@@ -13,7 +13,8 @@
 #include "proto/support/job_spec.h"
 #include "server/rpc/checks.h"
 #include "worker/engine/model/config.h"
-#include "worker/engine/model/module_pattern.h"
+#include "worker/engine/precision/policy.h"
+#include "worker/trainer/recipe_plan.h"
 
 namespace octavo::rpc {
 namespace {
@@ -39,23 +40,18 @@ std::string Bytes(int64_t bytes) {
   return absl::StrFormat("%.1f MiB", static_cast<double>(bytes) / kMebibyte);
 }
 
-bool KeepsBf16(const v1::Recipe& recipe, const std::string& module) {
-  return std::any_of(
-      recipe.keep_bf16().begin(), recipe.keep_bf16().end(),
-      [&](const std::string& pattern) { return engine::MatchesModule(pattern, module); });
-}
-
 engine::RunShape DescribeRun(const v1::Stage& stage, const engine::ModelShape& model) {
   engine::RunShape run;
   run.micro_batch = stage.batch().micro_batch();
   run.sequence = stage.data().sequence_length();
   run.fp8 = stage.recipe().name() != "bf16";
-  if (!run.fp8 || stage.recipe().keep_bf16().empty()) return run;
-  for (const engine::ParameterSpec& parameter : engine::PlanParameters(model).parameters) {
-    const bool linear = parameter.kind == engine::ParameterKind::kLinear;
-    if (linear && KeepsBf16(stage.recipe(), parameter.module))
-      run.bf16_linear_parameters += parameter.count();
-  }
+  if (stage.recipe().keep_bf16().empty() && stage.recipe().rules().empty()) return run;
+  // A pattern that matches nothing is the trainer's to report.
+  const absl::StatusOr<engine::PrecisionPolicy> policy = engine::PrecisionPolicy::Create(
+      trainer::MakeRecipePlan(stage.recipe()), engine::PlanParameters(model));
+  if (!policy.ok()) return run;
+  run.fp8 = policy->any_fp8();
+  run.linears = policy->linear_forms();
   return run;
 }
 

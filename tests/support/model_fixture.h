@@ -95,6 +95,12 @@ class Model {
     SetWeights(weights);
   }
 
+  // Under the policy of step `step` from here on; 1 until then.
+  void MoveToStep(int64_t step) {
+    step_ = step;
+    Check(transformer_->UpdateWeights(*parameters_, step_));
+  }
+
   void SetWeights(const ValueMap& weights) {
     std::vector<float> flat(layout_.elements, 0.0f);
     for (const engine::ParameterSpec& parameter : layout_.parameters) {
@@ -102,7 +108,7 @@ class Model {
       std::copy(values.begin(), values.end(), flat.begin() + parameter.offset);
     }
     Check(backend_->CopyIn(parameters_->master(), flat.data(), Bytes()));
-    Check(transformer_->UpdateWeights(*parameters_));
+    Check(transformer_->UpdateWeights(*parameters_, step_));
   }
 
   // A step of one micro-batch, without its update.
@@ -115,11 +121,14 @@ class Model {
   // What the last step and the weights at hand have left.
   engine::StepReading ReadStep() { return Take(transformer_->step().Read()); }
   engine::LossSum Evaluate(const engine::Batch& batch, engine::RecipePlan::Precision precision) {
-    return Take(transformer_->Evaluate(batch, precision));
+    return Evaluate(batch, PolicyOf(precision));
+  }
+  engine::LossSum Evaluate(const engine::Batch& batch, const engine::PolicyTable& policy) {
+    return Take(transformer_->Evaluate(batch, policy));
   }
   std::vector<float> Logits(const engine::Batch& batch, const std::vector<int64_t>& indices,
                             engine::RecipePlan::Precision precision) {
-    return Take(transformer_->Logits(batch, indices, precision));
+    return Take(transformer_->Logits(batch, indices, PolicyOf(precision)));
   }
   void ClearGradients() {
     Check(backend_->Run(kernels::FillZero{.memory = parameters_->gradient(), .bytes = Bytes()}));
@@ -152,12 +161,18 @@ class Model {
       std::abort();
     }
   }
+  // The recipe's at the step at hand, or BF16 everywhere.
+  engine::PolicyTable PolicyOf(engine::RecipePlan::Precision precision) const {
+    return precision == engine::RecipePlan::Precision::kFp8 ? transformer_->policy()
+                                                            : engine::PolicyTable();
+  }
   int64_t Bytes() const { return layout_.elements * static_cast<int64_t>(sizeof(float)); }
 
   std::unique_ptr<kernels::Backend> backend_;
   engine::ParameterLayout layout_;
   std::unique_ptr<engine::Parameters> parameters_;
   std::unique_ptr<engine::Transformer> transformer_;
+  int64_t step_ = 1;
 };
 
 // ||a - b|| / ||b||

@@ -1,5 +1,5 @@
 // The operands of the FP8 recipe in float64, written from its formulas: what a number becomes when
-// it is stored in BF16 or quantised to E4M3. Knows nothing of kernels.
+// it is stored in BF16 or quantised to 8 bits. Knows nothing of kernels.
 #pragma once
 
 #include <algorithm>
@@ -21,10 +21,19 @@ inline void StoreInBfloat16(std::vector<double>* values) {
   for (double& value : *values) value = RoundTo(value, 8, -126);
 }
 
-// The matrix [rows, columns] as its E4M3 codes and scales stand for it, in tiles of `tile_rows` by
-// `tile_columns`: x 2^e rounded to E4M3, with the largest e that keeps the tile within 448.
+struct Format {
+  int significant_bits;
+  int lowest_exponent;  // of normal numbers
+  double largest;
+};
+inline constexpr Format kE4m3Format = {4, -6, 448};
+inline constexpr Format kE5m2Format = {3, -14, 57344};
+
+// The matrix [rows, columns] as its codes and scales stand for it, in tiles of `tile_rows` by
+// `tile_columns`: x 2^e rounded to the format, with the largest e that keeps the tile within it.
 inline std::vector<double> Quantized(const std::vector<double>& matrix, int64_t columns,
-                                     int64_t tile_rows, int64_t tile_columns) {
+                                     int64_t tile_rows, int64_t tile_columns,
+                                     const Format& format = kE4m3Format) {
   const int64_t rows = static_cast<int64_t>(matrix.size()) / columns;
   std::vector<double> result(matrix.size());
   const auto each = [&](int64_t row, int64_t column, const auto& visit) {
@@ -38,8 +47,11 @@ inline std::vector<double> Quantized(const std::vector<double>& matrix, int64_t 
     for (int64_t column = 0; column < columns; column += tile_columns) {
       double top = 0;
       each(row, column, [&](size_t i) { top = std::max(top, std::fabs(matrix[i])); });
-      const double scale = top == 0 ? 1 : std::exp2(std::floor(std::log2(448 / top)));
-      each(row, column, [&](size_t i) { result[i] = RoundTo(matrix[i] * scale, 4, -6) / scale; });
+      const double scale = top == 0 ? 1 : std::exp2(std::floor(std::log2(format.largest / top)));
+      each(row, column, [&](size_t i) {
+        result[i] =
+            RoundTo(matrix[i] * scale, format.significant_bits, format.lowest_exponent) / scale;
+      });
     }
   }
   return result;

@@ -13,6 +13,7 @@
 #include "tests/support/recipe.h"
 #include "worker/engine/batch.h"
 #include "worker/engine/model/config.h"
+#include "worker/engine/precision/linear_policy.h"
 
 namespace octavo::testing_support {
 
@@ -88,8 +89,12 @@ class ReferenceModel {
   enum class Arithmetic { kExact, kBf16, kFp8 };
 
   ReferenceModel(octavo::engine::ModelConfig config, ValueMap weights,
-                 Arithmetic arithmetic = Arithmetic::kExact)
-      : config_(std::move(config)), weights_(std::move(weights)), arithmetic_(arithmetic) {}
+                 Arithmetic arithmetic = Arithmetic::kExact,
+                 octavo::engine::LinearPolicy policy = octavo::engine::kFp8Policy)
+      : config_(std::move(config)),
+        weights_(std::move(weights)),
+        arithmetic_(arithmetic),
+        policy_(policy) {}
 
   ValueMap& weights() { return weights_; }
   const Values& logits() const { return logits_; }
@@ -162,31 +167,45 @@ class ReferenceModel {
   void Store(Values* values) const {
     if (arithmetic_ != Arithmetic::kExact) StoreInBfloat16(values);
   }
-  static Values Tiles(const Values& x, int64_t columns) { return Quantized(x, columns, 1, 128); }
-  static Values TilesOfTokens(const Values& x, int64_t columns) {
-    return Quantized(x, columns, 128, 1);
+  // Whether the emulation runs this GEMM of the linear layers in FP8.
+  bool IsFp8(octavo::engine::GemmPrecision precision) const {
+    return arithmetic_ == Arithmetic::kFp8 && precision == octavo::engine::GemmPrecision::kFp8;
   }
-  static Values Blocks(const Values& w, int64_t columns) { return Quantized(w, columns, 128, 128); }
+  static Values Tiles(const Values& x, int64_t columns, Format format = kE4m3Format) {
+    return Quantized(x, columns, 1, 128, format);
+  }
+  static Values TilesOfTokens(const Values& x, int64_t columns, Format format = kE4m3Format) {
+    return Quantized(x, columns, 128, 1, format);
+  }
+  static Values Blocks(const Values& w, int64_t columns) {
+    return Quantized(w, columns, 128, 128, kE4m3Format);
+  }
 
   Values Linear(const Values& x, const Values& w, const Values* bias, int64_t inputs) const {
-    Values y = arithmetic_ == Arithmetic::kFp8
-                   ? Multiply(Tiles(x, inputs), Blocks(w, inputs), bias, inputs)
-                   : Multiply(x, w, bias, inputs);
+    Values y = IsFp8(policy_.fprop) ? Multiply(Tiles(x, inputs), Blocks(w, inputs), bias, inputs)
+                                    : Multiply(x, w, bias, inputs);
     Store(&y);
     return y;
   }
   // As MultiplyBackward; the caller stores dx when it is complete.
   void LinearBackward(const Values& dy, const Values& x, const Values& w, int64_t inputs,
                       Values* dx, Values* dw, Values* dbias) const {
-    if (arithmetic_ != Arithmetic::kFp8) {
-      MultiplyBackward(dy, x, w, inputs, dx, dw, dbias);
-      return;
-    }
     const int64_t outputs = static_cast<int64_t>(w.size()) / inputs;
+    const Format format =
+        policy_.gradient == octavo::kernels::Element::kE5M2 ? kE5m2Format : kE4m3Format;
     Values no_dw(w.size()), no_dx(x.size());
-    MultiplyBackward(Tiles(dy, outputs), x, Blocks(w, inputs), inputs, dx, &no_dw, nullptr);
-    MultiplyBackward(TilesOfTokens(dy, outputs), TilesOfTokens(x, inputs), w, inputs, &no_dx, dw,
-                     nullptr);
+    if (IsFp8(policy_.dgrad)) {
+      MultiplyBackward(Tiles(dy, outputs, format), x, Blocks(w, inputs), inputs, dx, &no_dw,
+                       nullptr);
+    } else {
+      MultiplyBackward(dy, x, w, inputs, dx, &no_dw, nullptr);
+    }
+    if (IsFp8(policy_.wgrad)) {
+      MultiplyBackward(TilesOfTokens(dy, outputs, format), TilesOfTokens(x, inputs), w, inputs,
+                       &no_dx, dw, nullptr);
+    } else {
+      MultiplyBackward(dy, x, w, inputs, &no_dx, dw, nullptr);
+    }
     if (dbias == nullptr) return;
     for (size_t e = 0; e < dy.size(); ++e) (*dbias)[e % outputs] += dy[e];
   }
@@ -466,6 +485,7 @@ class ReferenceModel {
   octavo::engine::ModelConfig config_;
   ValueMap weights_;
   Arithmetic arithmetic_;
+  octavo::engine::LinearPolicy policy_;  // of every linear layer under kFp8
   octavo::engine::Batch batch_;
   std::vector<Layer> layers_;
   Values last_, normalised_, logits_;

@@ -41,8 +41,9 @@ inline engine::Batch TwoRows() {
 
 inline ValueMap ReferenceGradients(
     const engine::ModelConfig& config, const engine::Batch& batch,
-    ReferenceModel::Arithmetic arithmetic = ReferenceModel::Arithmetic::kExact) {
-  ReferenceModel reference(config, RandomWeights(config.shape, 7), arithmetic);
+    ReferenceModel::Arithmetic arithmetic = ReferenceModel::Arithmetic::kExact,
+    const engine::LinearPolicy& policy = engine::kFp8Policy) {
+  ReferenceModel reference(config, RandomWeights(config.shape, 7), arithmetic, policy);
   reference.Forward(batch);
   reference.Backward(1);
   return reference.gradients();

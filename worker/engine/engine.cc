@@ -134,7 +134,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Prepare(const RunPlan& plan,
   RETURN_IF_ERROR(Allocate(&parts));
   RETURN_IF_ERROR(fresh ? LoadFresh(&parts) : LoadCheckpoint(*checkpoint, &parts));
   parts.state.fingerprint = std::move(fingerprint);
-  RETURN_IF_ERROR(parts.transformer->UpdateWeights(*parts.parameters));
+  RETURN_IF_ERROR(parts.transformer->UpdateWeights(*parts.parameters, NextStep(plan, parts.state)));
   if (fresh) {
     ASSIGN_OR_RETURN(parts.state.initial_holdout, MeasureHoldout(parts));
   }

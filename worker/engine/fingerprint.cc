@@ -1,5 +1,9 @@
 #include "worker/engine/fingerprint.h"
 
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -23,6 +27,22 @@ absl::string_view KindText(SchedulePlan::Kind kind) {
       return "constant";
   }
   return "";
+}
+
+std::string Text(const std::optional<GemmPrecision>& precision) {
+  return !precision ? "-" : *precision == GemmPrecision::kFp8 ? "fp8" : "bf16";
+}
+
+// Globs, fprop, dgrad, wgrad, gradient, first and last step of each rule.
+std::string RulesText(const std::vector<PrecisionRule>& rules) {
+  return absl::StrJoin(rules, "; ", [](std::string* out, const PrecisionRule& rule) {
+    const char* const gradient = !rule.gradient                              ? "-"
+                                 : *rule.gradient == kernels::Element::kE5M2 ? "e5m2"
+                                                                             : "e4m3";
+    absl::StrAppend(out, absl::StrJoin(rule.modules, " "), ": ", Text(rule.fprop), " ",
+                    Text(rule.dgrad), " ", Text(rule.wgrad), " ", gradient, " ", rule.from_step,
+                    "-", rule.until_step);
+  });
 }
 
 std::string RopeScalingText(const RopeConfig& rope) {
@@ -70,6 +90,7 @@ void AddTraining(const RunPlan& plan, Fingerprint* fingerprint) {
   fingerprint->insert({
       {"recipe.name", fp8 ? "fp8" : "bf16"},
       {"recipe.keep_bf16", absl::StrJoin(plan.recipe.keep_bf16, " ")},
+      {"recipe.rules", RulesText(plan.recipe.rules)},
       {"optimizer.learning_rate", Text(optimizer.learning_rate)},
       {"optimizer.min_learning_rate", Text(optimizer.min_learning_rate)},
       {"optimizer.beta1", Text(optimizer.beta1)},

@@ -40,7 +40,7 @@ MemoryPlan PlanRunMemory(const RunPlan& plan, const ModelConfig& config,
                     {.micro_batch = plan.micro_batch,
                      .sequence = plan.data.sequence_length,
                      .fp8 = policy.any_fp8(),
-                     .bf16_linear_parameters = policy.kept_parameters()},
+                     .linears = policy.linear_forms()},
                     place);
 }
 

@@ -69,7 +69,10 @@ class Inspector {
     // Master weights and both moments in FP32; the headers are small beside them.
     inspection_.checkpoint_bytes = 3 * static_cast<int64_t>(sizeof(float)) * layout.parameter_count;
     const absl::StatusOr<PrecisionPolicy> policy = PrecisionPolicy::Create(plan_.recipe, layout);
-    if (!policy.ok()) return Add("recipe.keep_bf16", policy.status().message());
+    if (!policy.ok()) {
+      const bool rules = absl::StartsWith(policy.status().message(), "rules");
+      return Add(rules ? "recipe.rules" : "recipe.keep_bf16", policy.status().message());
+    }
     inspection_.memory = PlanRunMemory(plan_, *config_, *policy, place_);
   }
 

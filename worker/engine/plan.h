@@ -3,8 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "worker/engine/precision/linear_policy.h"
 
 namespace octavo::engine {
 
@@ -25,9 +28,21 @@ struct DataPlan {
   std::string document_separator;
 };
 
+// Changes the precision of some linear layers in some steps; what is absent stays as it is.
+struct PrecisionRule {
+  std::vector<std::string> modules = {};  // globs on module names; empty: all linear layers
+  std::optional<GemmPrecision> fprop = std::nullopt;
+  std::optional<GemmPrecision> dgrad = std::nullopt;
+  std::optional<GemmPrecision> wgrad = std::nullopt;
+  std::optional<kernels::Element> gradient = std::nullopt;
+  int64_t from_step = 1;   // the first step of the rule
+  int64_t until_step = 0;  // its last step; 0: no last one
+};
+
 struct RecipePlan {
   enum class Precision { kFp8, kBf16 } precision = Precision::kFp8;
-  std::vector<std::string> keep_bf16;  // globs on module names
+  std::vector<std::string> keep_bf16;     // globs on module names: a first rule, all three in BF16
+  std::vector<PrecisionRule> rules = {};  // in order: a later one wins
 };
 
 struct OptimizerPlan {

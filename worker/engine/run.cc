@@ -1,5 +1,6 @@
 #include "worker/engine/run.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,8 +18,6 @@ namespace {
 // A run whose every step is skipped has diverged for good.
 constexpr int64_t kMaxConsecutiveNonfiniteSteps = 10;
 
-bool IsFp8(const RunPlan& plan) { return plan.recipe.precision == RecipePlan::Precision::kFp8; }
-
 }  // namespace
 
 absl::StatusOr<std::optional<HoldoutReport>> MeasureHoldout(const RunParts& parts) {
@@ -26,7 +25,7 @@ absl::StatusOr<std::optional<HoldoutReport>> MeasureHoldout(const RunParts& part
                          {.token_limit = parts.plan.evaluation.holdout_tokens,
                           .row_tokens = parts.plan.data.sequence_length,
                           .rows_per_pass = parts.plan.micro_batch,
-                          .with_fp8 = IsFp8(parts.plan)},
+                          .with_recipe = parts.transformer->policy().any_fp8_forward()},
                          parts.transformer.get());
 }
 
@@ -42,11 +41,9 @@ std::vector<Batch> Run::TakeBatches() const {
 
 absl::StatusOr<std::optional<double>> Run::ProbeBf16(const Batch& batch) {
   const int64_t every = parts_.plan.probe_every_steps;
-  if (!IsFp8(parts_.plan) || every == 0 || (parts_.state.step + 1) % every != 0) {
-    return std::nullopt;
-  }
-  ASSIGN_OR_RETURN(const LossSum loss,
-                   parts_.transformer->Evaluate(batch, RecipePlan::Precision::kBf16));
+  const bool fp8 = parts_.transformer->policy().any_fp8_forward();
+  if (!fp8 || every == 0 || (parts_.state.step + 1) % every != 0) return std::nullopt;
+  ASSIGN_OR_RETURN(const LossSum loss, parts_.transformer->Evaluate(batch, PolicyTable()));
   if (loss.tokens == 0) return std::nullopt;
   return loss.sum / static_cast<double>(loss.tokens);
 }
@@ -69,7 +66,8 @@ absl::Status Run::Enqueue(const std::vector<Batch>& batches, const StepReport& r
   training_gemms_.bf16 += after.bf16 - before.bf16;
   RETURN_IF_ERROR(parts_.optimizer->Update(parameters, parts_.transformer->step()));
   // After a step that was not applied the weights are as before, and so are their copies.
-  return parts_.transformer->UpdateWeights(parameters);
+  return parts_.transformer->UpdateWeights(parameters,
+                                           std::min(report.step + 1, parts_.plan.steps));
 }
 
 absl::Status Run::Read(StepReport* report) {

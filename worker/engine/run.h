@@ -1,6 +1,7 @@
 // The engine's one implementation: a run on one backend.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,6 +35,11 @@ struct RunParts {
   RunState state;
   std::vector<std::string> warnings;
 };
+
+// The step whose policy the weights' copies are made for: the next, or after the last one the last.
+inline int64_t NextStep(const RunPlan& plan, const RunState& state) {
+  return std::min(state.step + 1, plan.steps);
+}
 
 // Held-out losses of the weights as they are.
 absl::StatusOr<std::optional<HoldoutReport>> MeasureHoldout(const RunParts& parts);

@@ -2,6 +2,7 @@
 
 #include "base/status.h"
 #include "proto/support/job_spec.h"
+#include "worker/trainer/recipe_plan.h"
 
 namespace octavo::trainer {
 namespace {
@@ -61,16 +62,13 @@ absl::StatusOr<engine::RunPlan> MakeRunPlan(const v1::JobSpec& spec) {
   }
   const v1::Stage& stage = spec.stages(0);
   using Initialisation = engine::ModelPlan::Initialisation;
-  using Precision = engine::RecipePlan::Precision;
   return engine::RunPlan{
       .model = {.folder = stage.model().folder(),
                 .initialisation = stage.model().initialisation() == "random"
                                       ? Initialisation::kRandom
                                       : Initialisation::kWeights},
       .data = MakeDataPlan(stage.data()),
-      .recipe = {.precision = stage.recipe().name() == "bf16" ? Precision::kBf16 : Precision::kFp8,
-                 .keep_bf16 = {stage.recipe().keep_bf16().begin(),
-                               stage.recipe().keep_bf16().end()}},
+      .recipe = MakeRecipePlan(stage.recipe()),
       .optimizer = MakeOptimizerPlan(stage.optimizer()),
       .schedule = MakeSchedulePlan(stage.schedule()),
       .evaluation = MakeEvaluationPlan(stage.evaluation()),

@@ -167,6 +167,46 @@ TEST(CheckJobSpec, EachRangeIsEnforced) {
               ElementsAre(Violates("stages[0].data.sequence_length", "1 is outside")));
 }
 
+TEST(FillDefaults, CountsTheStepsOfRulesFromTheStart) {
+  v1::JobSpec spec = Valid();
+  spec.mutable_stages(0)->set_steps(100);
+  v1::PrecisionRule* rule = spec.mutable_stages(0)->mutable_recipe()->add_rules();
+  rule->set_fprop("bf16");
+  FillDefaults(&spec);
+  EXPECT_EQ(rule->from_step(), 1);
+  EXPECT_EQ(rule->until_step(), 0);
+  rule->set_from_step(-20);
+  rule->set_until_step(-1);
+  FillDefaults(&spec);
+  EXPECT_EQ(rule->from_step(), 81);
+  EXPECT_EQ(rule->until_step(), 100);
+  EXPECT_TRUE(CheckJobSpec(spec).empty());
+}
+
+TEST(CheckJobSpec, RulesAreCheckedFieldByField) {
+  const auto rule = [](const std::string& text) {
+    return CheckWith("stages[0].recipe.rules=[" + text + "]");
+  };
+  EXPECT_TRUE(rule("{modules: [\"*.q_proj\"], fprop: bf16, gradient: e5m2}").empty());
+  EXPECT_THAT(rule("{fprop: fp4}"),
+              ElementsAre(Violates("stages[0].recipe.rules[0].fprop", "not one of fp8, bf16")));
+  EXPECT_THAT(rule("{gradient: e3m4}"),
+              ElementsAre(Violates("stages[0].recipe.rules[0].gradient", "not one of e4m3, e5m2")));
+  EXPECT_THAT(rule("{modules: [a]}"),
+              ElementsAre(Violates("stages[0].recipe.rules[0]", "it changes nothing")));
+  EXPECT_THAT(rule("{wgrad: bf16, from_step: 101}"),
+              ElementsAre(Violates("stages[0].recipe.rules[0].from_step", "[1, 100]")));
+  EXPECT_THAT(rule("{wgrad: bf16, from_step: -101}"),
+              ElementsAre(Violates("stages[0].recipe.rules[0].from_step", "-101 is outside")));
+  EXPECT_THAT(rule("{wgrad: bf16, from_step: 9, until_step: 8}"),
+              ElementsAre(Violates("stages[0].recipe.rules[0].until_step", "[9, 100]")));
+  EXPECT_THAT(CheckWith("stages[0].recipe={name: bf16, rules: [{fprop: fp8}]}"),
+              ElementsAre(Violates("stages[0].recipe.rules", "every GEMM is BF16")));
+  std::string many;
+  for (int i = 0; i < 101; ++i) many += "{fprop: bf16}, ";
+  EXPECT_THAT(rule(many), ElementsAre(Violates("stages[0].recipe.rules", "101 rules are above")));
+}
+
 TEST(CheckJobSpec, AnEmptySpecListsEverythingThatIsRequired) {
   v1::JobSpec spec;
   spec.add_stages();

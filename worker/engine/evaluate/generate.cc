@@ -54,7 +54,7 @@ absl::Status Advance(const std::vector<Sequence*>& group, const GenerationOption
     last.push_back(end - 1);
   }
   ASSIGN_OR_RETURN(const std::vector<float> logits,
-                   transformer->Logits(PackSequences(parts), last, RecipePlan::Precision::kBf16));
+                   transformer->Logits(PackSequences(parts), last, PolicyTable()));
   const size_t row = logits.size() / group.size();
   for (size_t i = 0; i < group.size(); ++i) Append(&logits[i * row], options, group[i]);
   return absl::OkStatus();

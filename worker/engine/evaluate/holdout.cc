@@ -29,13 +29,11 @@ absl::StatusOr<std::optional<HoldoutReport>> EvaluateHoldout(const Corpus& corpu
   for (int64_t row = 0; row < rows; row += options.rows_per_pass) {
     const Batch batch = corpus.HoldoutBatch(row, std::min(options.rows_per_pass, rows - row));
     HashRows(batch, &hash);
-    ASSIGN_OR_RETURN(const LossSum loss,
-                     transformer->Evaluate(batch, RecipePlan::Precision::kBf16));
+    ASSIGN_OR_RETURN(const LossSum loss, transformer->Evaluate(batch, PolicyTable()));
     bf16.sum += loss.sum;
     bf16.tokens += loss.tokens;
-    if (!options.with_fp8) continue;
-    ASSIGN_OR_RETURN(const LossSum loss_fp8,
-                     transformer->Evaluate(batch, RecipePlan::Precision::kFp8));
+    if (!options.with_recipe) continue;
+    ASSIGN_OR_RETURN(const LossSum loss_fp8, transformer->Evaluate(batch, transformer->policy()));
     fp8.sum += loss_fp8.sum;
     fp8.tokens += loss_fp8.tokens;
   }
@@ -44,7 +42,7 @@ absl::StatusOr<std::optional<HoldoutReport>> EvaluateHoldout(const Corpus& corpu
   report.tokens = bf16.tokens;
   report.tokens_sha256 = hash.Finish();
   report.loss_bf16 = bf16.sum / static_cast<double>(bf16.tokens);
-  if (options.with_fp8) report.loss_fp8 = fp8.sum / static_cast<double>(fp8.tokens);
+  if (options.with_recipe) report.loss_fp8 = fp8.sum / static_cast<double>(fp8.tokens);
   return report;
 }
 

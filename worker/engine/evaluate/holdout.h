@@ -15,7 +15,7 @@ struct HoldoutOptions {
   int64_t token_limit = 0;    // whole rows are scored, as many as are needed to hold so many tokens
   int64_t row_tokens = 0;     // tokens of one row
   int64_t rows_per_pass = 1;  // memory only: the result is a sum over rows
-  bool with_fp8 = false;
+  bool with_recipe = false;   // also under the transformer's own policy
 };
 
 // Absent with a limit of 0 and where the held-out rows have no target. The hash is SHA-256 over

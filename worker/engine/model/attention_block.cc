@@ -8,7 +8,6 @@ namespace octavo::engine {
 
 using kernels::bfloat16;
 using kernels::Buffer;
-using kernels::ResultType;
 
 namespace {
 
@@ -21,19 +20,18 @@ float Scale(const ModelShape& shape) {
 absl::StatusOr<AttentionBlock> AttentionBlock::Create(
     const std::string& layer, const ModelConfig& config, const ParameterIndex& parameters,
     const PrecisionPolicy& policy, bool for_training, kernels::Backend* backend) {
-  const auto linear = [&](const char* name) {
-    return Linear::Create(layer + ".self_attn." + name, parameters, policy, for_training, backend);
-  };
+  const std::string prefix = layer + ".self_attn.";
   const auto norm = [&](const char* name) {
     return Norm::Create(layer + name, parameters, config.rms_norm_epsilon, backend);
   };
   AttentionBlock block;
   block.shape_ = config.shape;
   ASSIGN_OR_RETURN(block.norm_, norm(".input_layernorm"));
-  ASSIGN_OR_RETURN(block.q_, linear("q_proj"));
-  ASSIGN_OR_RETURN(block.k_, linear("k_proj"));
-  ASSIGN_OR_RETURN(block.v_, linear("v_proj"));
-  ASSIGN_OR_RETURN(block.o_, linear("o_proj"));
+  ASSIGN_OR_RETURN(block.qkv_,
+                   LinearGroup::Create({prefix + "q_proj", prefix + "k_proj", prefix + "v_proj"},
+                                       parameters, policy, for_training, backend));
+  ASSIGN_OR_RETURN(block.o_, LinearGroup::Create({prefix + "o_proj"}, parameters, policy,
+                                                 for_training, backend));
   if (config.shape.qk_norm) {
     ASSIGN_OR_RETURN(block.q_norm_, norm(".self_attn.q_norm"));
     ASSIGN_OR_RETURN(block.k_norm_, norm(".self_attn.k_norm"));
@@ -42,15 +40,11 @@ absl::StatusOr<AttentionBlock> AttentionBlock::Create(
 }
 
 absl::StatusOr<AttentionActivations> AttentionBlock::CreateActivations(
-    int64_t max_tokens, bool for_training, kernels::Backend* backend) const {
+    int64_t max_tokens, kernels::Backend* backend) const {
   const int64_t N = max_tokens, Q = shape_.q_columns(), K = shape_.kv_columns();
   AttentionActivations activations;
   ASSIGN_OR_RETURN(activations.inverse_rms, Buffer<float>::Create(backend, N));
-  ASSIGN_OR_RETURN(activations.input, KeptInput::Create({.max_tokens = N,
-                                                         .columns = shape_.hidden,
-                                                         .readers = ReadersOf({&q_, &k_, &v_}),
-                                                         .for_training = for_training},
-                                                        backend));
+  ASSIGN_OR_RETURN(activations.input, qkv_.CreateKeptInput(N, backend));
   ASSIGN_OR_RETURN(activations.q, Buffer<bfloat16>::Create(backend, N * Q));
   ASSIGN_OR_RETURN(activations.k, Buffer<bfloat16>::Create(backend, N * K));
   ASSIGN_OR_RETURN(activations.v, Buffer<bfloat16>::Create(backend, N * K));
@@ -64,58 +58,40 @@ absl::StatusOr<AttentionActivations> AttentionBlock::CreateActivations(
   return activations;
 }
 
-absl::Status AttentionBlock::UpdateWeights(const float* master, const NonfiniteCounters& nonfinite,
+absl::Status AttentionBlock::UpdateWeights(const float* master, const PolicyTable& policy,
+                                           const NonfiniteCounters& nonfinite,
                                            kernels::Backend* backend) {
   RETURN_IF_ERROR(norm_.UpdateWeights(master, nonfinite, backend));
   if (q_norm_) RETURN_IF_ERROR(q_norm_->UpdateWeights(master, nonfinite, backend));
   if (k_norm_) RETURN_IF_ERROR(k_norm_->UpdateWeights(master, nonfinite, backend));
-  for (Linear* linear : {&q_, &k_, &v_, &o_}) {
-    RETURN_IF_ERROR(linear->UpdateWeights(master, nonfinite, backend));
-  }
-  return absl::OkStatus();
+  RETURN_IF_ERROR(qkv_.UpdateWeights(master, policy, nonfinite, backend));
+  return o_.UpdateWeights(master, policy, nonfinite, backend);
 }
 
 absl::Status AttentionBlock::Forward(const Pass& pass, const bfloat16* x, bfloat16* y,
                                      AttentionActivations* activations) const {
   RETURN_IF_ERROR(Project(pass, x, activations));
   RETURN_IF_ERROR(Attend(pass, activations));
-
-  const Workspace& workspace = *pass.workspace;
-  const int64_t columns = shape_.q_columns();
-  const bfloat16* const result = activations->result.data();
-  LinearInput input = {.values = result, .rows = {}, .transposed = {}};
-  if (pass.fp8 && o_.is_fp8()) {
-    input.rows = workspace.row_tiles.Tensor(pass.tokens, columns);
-    RETURN_IF_ERROR(
-        Quantize(pass, {.values = result,
-                        .columns = columns,
-                        .rows = input.rows,
-                        .transposed = {},
-                        .nonfinite = pass.nonfinite->At(o_.module(), NonfiniteKind::kActivation)}));
-  }
-  RETURN_IF_ERROR(o_.Forward(pass, input, workspace.branch.data()));
-  return pass.backend->Run(kernels::Add{
-      .a = x, .b = workspace.branch.data(), .y = y, .count = pass.tokens * shape_.hidden});
+  bfloat16* const branch = pass.workspace->branch.data();
+  RETURN_IF_ERROR(o_.Forward(pass, activations->result.data(), {branch}));
+  return pass.backend->Run(
+      kernels::Add{.a = x, .b = branch, .y = y, .count = pass.tokens * shape_.hidden});
 }
 
 absl::Status AttentionBlock::Project(const Pass& pass, const bfloat16* x,
                                      AttentionActivations* activations) const {
-  bfloat16* const normalised =
-      activations->input.Destination(pass, pass.workspace->normalised.data());
-  RETURN_IF_ERROR(norm_.Forward(pass, x, pass.tokens, normalised, activations->inverse_rms.data()));
-  ASSIGN_OR_RETURN(const LinearInput input,
-                   activations->input.Prepare(pass, normalised, ReadersOf({&q_, &k_, &v_})));
-  RETURN_IF_ERROR(v_.Forward(pass, input, activations->v.data()));
-  if (!shape_.qk_norm) {
-    RETURN_IF_ERROR(q_.Forward(pass, input, activations->q.data()));
-    return k_.Forward(pass, input, activations->k.data());
-  }
-  RETURN_IF_ERROR(q_.Forward(pass, input, activations->q_raw.data()));
-  RETURN_IF_ERROR(k_.Forward(pass, input, activations->k_raw.data()));
-  RETURN_IF_ERROR(q_norm_->Forward(pass, activations->q_raw.data(), pass.tokens * shape_.heads,
-                                   activations->q.data(), activations->q_inverse_rms.data()));
-  return k_norm_->Forward(pass, activations->k_raw.data(), pass.tokens * shape_.kv_heads,
-                          activations->k.data(), activations->k_inverse_rms.data());
+  const auto normalise = [&](bfloat16* h) {
+    return norm_.Forward(pass, x, pass.tokens, h, activations->inverse_rms.data());
+  };
+  const ProducedInput input = {.write = normalise, .scratch = pass.workspace->normalised.data()};
+  bfloat16* const q = (shape_.qk_norm ? activations->q_raw : activations->q).data();
+  bfloat16* const k = (shape_.qk_norm ? activations->k_raw : activations->k).data();
+  RETURN_IF_ERROR(qkv_.Forward(pass, input, activations->input, {q, k, activations->v.data()}));
+  if (!shape_.qk_norm) return absl::OkStatus();
+  RETURN_IF_ERROR(q_norm_->Forward(pass, q, pass.tokens * shape_.heads, activations->q.data(),
+                                   activations->q_inverse_rms.data()));
+  return k_norm_->Forward(pass, k, pass.tokens * shape_.kv_heads, activations->k.data(),
+                          activations->k_inverse_rms.data());
 }
 
 absl::Status AttentionBlock::Attend(const Pass& pass, AttentionActivations* activations) const {
@@ -153,7 +129,7 @@ absl::Status AttentionBlock::Rotate(const Pass& pass, bfloat16* q, bfloat16* k,
 absl::Status AttentionBlock::Backward(const Pass& pass, const bfloat16* x,
                                       AttentionActivations* activations, bfloat16* dx) const {
   const Workspace& workspace = *pass.workspace;
-  RETURN_IF_ERROR(BackwardOutput(pass, *activations, dx));
+  RETURN_IF_ERROR(o_.Backward(pass, {dx}, activations->result.data(), workspace.attention.data()));
   RETURN_IF_ERROR(BackwardAttend(pass, *activations));
   const bfloat16* dq = workspace.query_gradient.data();
   const bfloat16* dk = workspace.key_gradient.data();
@@ -163,16 +139,9 @@ absl::Status AttentionBlock::Backward(const Pass& pass, const bfloat16* x,
     dk = activations->k.data();
   }
 
-  const LinearInput input = activations->input.Restore(pass);
-  float* const sum = workspace.input_gradient.data();
-  const InputGradient first = {sum, ResultType::kFloat32, /*accumulate=*/false};
-  const InputGradient further = {sum, ResultType::kFloat32, /*accumulate=*/true};
-  RETURN_IF_ERROR(q_.Backward(pass, dq, input, first));
-  RETURN_IF_ERROR(k_.Backward(pass, dk, input, further));
-  RETURN_IF_ERROR(v_.Backward(pass, workspace.value_gradient.data(), input, further));
   bfloat16* const dnormalised = workspace.normalised.data();
-  RETURN_IF_ERROR(pass.backend->Run(
-      kernels::CastToBfloat16{.x = sum, .y = dnormalised, .count = pass.tokens * shape_.hidden}));
+  RETURN_IF_ERROR(qkv_.Backward(pass, {dq, dk, workspace.value_gradient.data()}, activations->input,
+                                dnormalised));
   return norm_.Backward(pass, {.dy = dnormalised,
                                .x = x,
                                .inverse_rms = activations->inverse_rms.data(),
@@ -195,25 +164,6 @@ absl::Status AttentionBlock::BackwardHeadNorms(const Pass& pass,
                                   .dx_add = nullptr,
                                   .dx = activations->k.data(),
                                   .rows = pass.tokens * shape_.kv_heads});
-}
-
-absl::Status AttentionBlock::BackwardOutput(const Pass& pass,
-                                            const AttentionActivations& activations,
-                                            const bfloat16* dx) const {
-  const Workspace& workspace = *pass.workspace;
-  const int64_t columns = shape_.q_columns();
-  const bfloat16* const result = activations.result.data();
-  LinearInput input = {.values = result, .rows = {}, .transposed = {}};
-  if (o_.is_fp8()) {
-    input.transposed = workspace.input_tiles.Tensor(columns, pass.tokens);
-    RETURN_IF_ERROR(Quantize(pass, {.values = result,
-                                    .columns = columns,
-                                    .rows = {},
-                                    .transposed = input.transposed,
-                                    .nonfinite = nullptr}));
-  }
-  return o_.Backward(pass, dx, input,
-                     {workspace.attention.data(), ResultType::kBfloat16, /*accumulate=*/false});
 }
 
 absl::Status AttentionBlock::BackwardAttend(const Pass& pass,

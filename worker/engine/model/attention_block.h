@@ -38,10 +38,10 @@ class AttentionBlock {
                                                const ParameterIndex& parameters,
                                                const PrecisionPolicy& policy, bool for_training,
                                                kernels::Backend* backend);
-  absl::StatusOr<AttentionActivations> CreateActivations(int64_t max_tokens, bool for_training,
+  absl::StatusOr<AttentionActivations> CreateActivations(int64_t max_tokens,
                                                          kernels::Backend* backend) const;
-  absl::Status UpdateWeights(const float* master, const NonfiniteCounters& nonfinite,
-                             kernels::Backend* backend);
+  absl::Status UpdateWeights(const float* master, const PolicyTable& policy,
+                             const NonfiniteCounters& nonfinite, kernels::Backend* backend);
 
   // `y` may be x.
   absl::Status Forward(const Pass& pass, const kernels::bfloat16* x, kernels::bfloat16* y,
@@ -54,8 +54,6 @@ class AttentionBlock {
   absl::Status Project(const Pass& pass, const kernels::bfloat16* x,
                        AttentionActivations* activations) const;
   absl::Status Attend(const Pass& pass, AttentionActivations* activations) const;
-  absl::Status BackwardOutput(const Pass& pass, const AttentionActivations& activations,
-                              const kernels::bfloat16* dx) const;
   absl::Status BackwardAttend(const Pass& pass, const AttentionActivations& activations) const;
   // Attention has read q and k for the last time: their buffers take d(q_raw) and d(k_raw).
   absl::Status BackwardHeadNorms(const Pass& pass, AttentionActivations* activations) const;
@@ -64,10 +62,8 @@ class AttentionBlock {
 
   ModelShape shape_;
   Norm norm_;
-  Linear q_;
-  Linear k_;
-  Linear v_;
-  Linear o_;
+  LinearGroup qkv_;
+  LinearGroup o_;
   std::optional<Norm> q_norm_;
   std::optional<Norm> k_norm_;
 };

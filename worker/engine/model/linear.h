@@ -1,7 +1,9 @@
-// One linear layer y = x W^T (+ b) with its three GEMMs, in FP8 or in BF16.
-//   FProp   y  = x W^T + b    A: x in row tiles      B: W in blocks
-//   DGrad   dx = dy W         A: dy in row tiles     B: W^T in blocks
-//   WGrad   dW += dy^T x      A: dy^T in row tiles   B: x^T in row tiles
+// Linear layers y = x W^T (+ b) with their three GEMMs, each in FP8 or in BF16 as the pass's policy
+// says.
+//                         in FP8: A                 B                    in BF16: A    B
+//   FProp  y  = x W^T + b   x in row tiles          W in blocks            x           W
+//   DGrad  dx = dy W        dy in row tiles         W^T in blocks          dy          W
+//   WGrad  dW += dy^T x     dy^T in row tiles       x^T in row tiles       dy          x
 // dW is added in FP32 to the flat gradient.
 #pragma once
 
@@ -9,7 +11,9 @@
 #include <initializer_list>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "worker/engine/model/weight.h"
 #include "worker/engine/model/workspace.h"
@@ -17,98 +21,102 @@
 
 namespace octavo::engine {
 
-// An activation [tokens, columns] in the forms that the linear layers reading it want.
-struct LinearInput {
-  const kernels::bfloat16* values;      // of BF16 layers
-  kernels::QuantizedTensor rows;        // FProp of FP8 layers
-  kernels::QuantizedTensor transposed;  // WGrad of FP8 layers
+// Memory for what backward reads of an input x: x for WGrads in BF16, x^T for those in FP8. Each is
+// empty unless the policy needs it at some step.
+struct KeptInput {
+  kernels::Buffer<kernels::bfloat16> values;  // [tokens, columns]
+  QuantizedBuffer transposed;                 // [columns, tokens]
 };
 
-// Where a gradient with respect to an input goes.
-struct InputGradient {
-  void* values;  // [tokens, columns]
-  kernels::ResultType type;
-  bool accumulate;  // only with kFloat32
+// An input that an operation before the linear layers writes.
+struct ProducedInput {
+  // Writes x [tokens, columns] to its argument.
+  absl::FunctionRef<absl::Status(kernels::bfloat16* x)> write;
+  kernels::bfloat16* scratch;  // takes x where no buffer keeps it
 };
 
-// Quantises [tokens, columns] along its rows and, of its transpose, along its columns; either may
-// have no data.
-struct Quantisation {
-  const kernels::bfloat16* values;
-  int64_t columns;
-  kernels::QuantizedTensor rows;
-  kernels::QuantizedTensor transposed;
-  uint64_t* nonfinite;  // null: these values were counted before
-};
-absl::Status Quantize(const Pass& pass, const Quantisation& quantisation);
-
+// One linear layer's weight and GEMMs; a part of LinearGroup.
 class Linear {
  public:
   static absl::StatusOr<Linear> Create(const std::string& module, const ParameterIndex& parameters,
                                        const PrecisionPolicy& policy, bool for_training,
                                        kernels::Backend* backend);
-  absl::Status UpdateWeights(const float* master, const NonfiniteCounters& nonfinite,
-                             kernels::Backend* backend);
+  // Makes the copies that `policy` reads.
+  absl::Status UpdateWeights(const float* master, const PolicyTable& policy,
+                             const NonfiniteCounters& nonfinite, kernels::Backend* backend);
 
-  bool is_fp8() const { return fp8_.has_value(); }
-  int64_t module() const { return module_; }  // ParameterSpec::module_index
-  absl::Status Forward(const Pass& pass, const LinearInput& input, kernels::bfloat16* y) const;
-  // `dy` is [tokens, rows of W].
-  absl::Status Backward(const Pass& pass, const kernels::bfloat16* dy, const LinearInput& input,
+  int64_t module() const { return weight_.module(); }
+  int64_t inputs() const { return weight_.columns(); }
+  LinearPolicy policy(const Pass& pass) const { return pass.policy->At(module()); }
+
+  // Where a gradient with respect to the input goes.
+  struct InputGradient {
+    void* values;  // [tokens, inputs]
+    kernels::ResultType type;
+    bool accumulate;  // only with kFloat32
+  };
+  // The input for a BF16 GEMM, and for an FP8 one.
+  struct Input {
+    const kernels::bfloat16* values;
+    kernels::QuantizedTensor quantized;
+  };
+
+  // `x.quantized`: x in row tiles.
+  absl::Status Forward(const Pass& pass, const Input& x, kernels::bfloat16* y) const;
+  // `x.quantized`: x^T in row tiles. `dy` is [tokens, outputs].
+  absl::Status Backward(const Pass& pass, const kernels::bfloat16* dy, const Input& x,
                         const InputGradient& dx) const;
 
  private:
-  absl::Status ForwardBfloat16(const Pass& pass, const kernels::bfloat16* x,
-                               kernels::bfloat16* y) const;
-  absl::Status BackwardFp8(const Pass& pass, const kernels::bfloat16* dy, const LinearInput& input,
-                           const InputGradient& dx) const;
-  absl::Status BackwardBfloat16(const Pass& pass, const kernels::bfloat16* dy,
-                                const LinearInput& input, const InputGradient& dx) const;
+  absl::Status InputGradientProduct(const Pass& pass, const Input& dy,
+                                    const InputGradient& dx) const;
+  absl::Status WeightGradientProduct(const Pass& pass, const Input& dy, const Input& x) const;
   const kernels::bfloat16* bias() const { return bias_ ? bias_->data() : nullptr; }
+  int64_t outputs() const { return weight_.rows(); }
 
-  int64_t module_ = 0;
-  int64_t outputs_ = 0;
-  int64_t inputs_ = 0;
-  int64_t offset_ = 0;            // of the weight in the flat arrays
-  std::optional<Fp8Weight> fp8_;  // exactly one of these two
-  std::optional<Bfloat16Weight> bf16_;
+  LinearWeight weight_;
   std::optional<Bfloat16Weight> bias_;
 };
 
-// Which kinds of linear layers read one input.
-struct InputReaders {
-  bool fp8;        // some are FP8
-  bool bf16;       // some are BF16
-  int64_t module;  // of the first FP8 reader, under which the input's values are counted
-};
-InputReaders ReadersOf(std::initializer_list<const Linear*> layers);
-
-// What is kept of an input from forward to backward: FP8 codes of its transpose if FP8 layers read
-// it, BF16 if BF16 layers do. Evaluation runs every layer over the buffers of the first, so the
-// readers are named anew in each Prepare.
-class KeptInput {
+// Linear layers that read one input: it is quantised once for all of them, and their gradients with
+// respect to it are added in FP32.
+class LinearGroup {
  public:
-  struct Options {
-    int64_t max_tokens;
-    int64_t columns;
-    InputReaders readers;
-    bool for_training;
-  };
-  static absl::StatusOr<KeptInput> Create(const Options& options, kernels::Backend* backend);
+  // Module names, e.g. "model.layers.3.mlp.gate_proj".
+  static absl::StatusOr<LinearGroup> Create(const std::vector<std::string>& modules,
+                                            const ParameterIndex& parameters,
+                                            const PrecisionPolicy& policy, bool for_training,
+                                            kernels::Backend* backend);
+  absl::Status UpdateWeights(const float* master, const PolicyTable& policy,
+                             const NonfiniteCounters& nonfinite, kernels::Backend* backend);
+  absl::StatusOr<KeptInput> CreateKeptInput(int64_t max_tokens, kernels::Backend* backend) const;
 
-  // Where the producer shall write the input: the kept buffer or, if it need not outlive the block,
-  // `scratch`.
-  kernels::bfloat16* Destination(const Pass& pass, kernels::bfloat16* scratch) const;
-  // After the producer wrote `values`: quantises for forward and keeps what backward needs.
-  absl::StatusOr<LinearInput> Prepare(const Pass& pass, const kernels::bfloat16* values,
-                                      const InputReaders& readers) const;
-  // What was kept.
-  LinearInput Restore(const Pass& pass) const;
+  // Lets `x` be written and keeps in `kept` what backward reads. Evaluations keep nothing, so any
+  // layer's buffers serve them. `y`: one result per layer, in the order of Create.
+  absl::Status Forward(const Pass& pass, const ProducedInput& x, const KeptInput& kept,
+                       std::initializer_list<kernels::bfloat16*> y) const;
+  // dx [tokens, inputs] in BF16, and every dW, from one `dy` per layer.
+  absl::Status Backward(const Pass& pass, std::initializer_list<const kernels::bfloat16*> dy,
+                        const KeptInput& kept, kernels::bfloat16* dx) const;
+
+  // The same for an input whose owner keeps it in BF16 until backward, where x^T is then quantised.
+  absl::Status Forward(const Pass& pass, const kernels::bfloat16* x,
+                       std::initializer_list<kernels::bfloat16*> y) const;
+  absl::Status Backward(const Pass& pass, std::initializer_list<const kernels::bfloat16*> dy,
+                        const kernels::bfloat16* x, kernels::bfloat16* dx) const;
 
  private:
-  int64_t columns_ = 0;
-  QuantizedBuffer transposed_;                 // empty unless FP8 layers read it
-  kernels::Buffer<kernels::bfloat16> values_;  // empty unless BF16 layers read it
+  // The first layer with that GEMM in FP8 at this pass; null: none.
+  const Linear* FirstFp8(const Pass& pass, GemmPrecision LinearPolicy::*gemm) const;
+  absl::Status Forward(const Pass& pass, const kernels::bfloat16* x,
+                       const kernels::QuantizedTensor& transposed,
+                       std::initializer_list<kernels::bfloat16*> y) const;
+  absl::Status Backward(const Pass& pass, std::initializer_list<const kernels::bfloat16*> dy,
+                        const Linear::Input& x, kernels::bfloat16* dx) const;
+  int64_t inputs() const { return linears_.front().inputs(); }
+
+  std::vector<Linear> linears_;
+  LinearForms forms_;  // of all of them
 };
 
 }  // namespace octavo::engine

@@ -2,6 +2,8 @@
 // vocabulary. Counts what Transformer::Create and Parameters::Create allocate; a test compares the
 // two.
 #include <algorithm>
+#include <array>
+#include <initializer_list>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -32,10 +34,34 @@ int64_t TilesBytes(int64_t rows, int64_t columns) {
   return QuantizedBytes(Tile::k1x128, rows, columns);
 }
 
-int64_t Fp8WeightBytes(int64_t rows, int64_t columns) {
-  return QuantizedBytes(Tile::k128x128, rows, columns) +
-         QuantizedBytes(Tile::k128x128, columns, rows);  // the transposed copy
+int64_t BlocksBytes(int64_t rows, int64_t columns) {
+  return QuantizedBytes(Tile::k128x128, rows, columns);
 }
+
+int64_t WeightBytes(const LinearForms& forms, int64_t rows, int64_t columns) {
+  return (forms.bf16_weight ? kBfloat16 * rows * columns : 0) +
+         (forms.fp8_weight ? BlocksBytes(rows, columns) : 0) +
+         (forms.fp8_transposed_weight ? BlocksBytes(columns, rows) : 0);
+}
+
+// Of an input that layers with these forms share.
+int64_t InputBytes(const LinearForms& forms, int64_t columns, int64_t tokens) {
+  return (forms.bf16_input ? kBfloat16 * tokens * columns : 0) +
+         (forms.fp8_input ? TilesBytes(columns, tokens) : 0);
+}
+
+LinearForms Union(std::initializer_list<LinearForms> all) {
+  LinearForms forms;
+  for (const LinearForms& one : all) {
+    forms.bf16_input |= one.bf16_input;
+    forms.fp8_input |= one.fp8_input;
+  }
+  return forms;
+}
+
+// Linear layers of a layer of the model, in the order of its parameters.
+enum LayerLinear { kQ, kK, kV, kO, kGate, kUp, kDown, kLayerLinears };
+using LayerForms = std::array<LinearForms, kLayerLinears>;
 
 // The three products of a linear layer over N tokens, W [outputs, inputs].
 kernels::LargestProducts ProductsOf(int64_t N, int64_t outputs, int64_t inputs) {
@@ -48,18 +74,10 @@ kernels::LargestProducts ProductsOf(int64_t N, int64_t outputs, int64_t inputs) 
   return products;
 }
 
-// Blends the bytes of linears in FP8 with those kept in BF16 by their share of parameters: which
-// ones is not known here.
 class Plan {
  public:
   Plan(const ModelShape& model, const RunShape& run)
-      : model_(model), run_(run), tokens_(run.micro_batch * run.sequence) {
-    const int64_t linear = LinearParameters();
-    bf16_share_ = !run.fp8      ? 1.0
-                  : linear == 0 ? 0.0
-                                : std::min(1.0, static_cast<double>(run.bf16_linear_parameters) /
-                                                    static_cast<double>(linear));
-  }
+      : model_(model), run_(run), tokens_(run.micro_batch * run.sequence) {}
 
   MemoryPlan Sum() const {
     const int64_t elements = CountParameters(model_).elements;
@@ -67,8 +85,8 @@ class Plan {
     plan.weights = Weights();
     plan.optimizer = 3 * kFloat * elements;
     plan.gradients = kFloat * elements;
-    plan.activations =
-        model_.layers * LayerActivations() + tokens_ * (kBfloat16 * model_.hidden + kFloat);
+    plan.activations = model_.layers * LayerActivations() + KeptInputs() +
+                       tokens_ * (kBfloat16 * model_.hidden + kFloat);
     plan.workspaces = Workspaces() + StepRecords();
     plan.program = kProgramBytes;
     return plan;
@@ -80,25 +98,54 @@ class Plan {
                             3 * model_.hidden * model_.intermediate);
   }
 
-  int64_t Blend(int64_t fp8_bytes, int64_t bf16_bytes) const {
-    return static_cast<int64_t>((1 - bf16_share_) * static_cast<double>(fp8_bytes) +
-                                bf16_share_ * static_cast<double>(bf16_bytes));
+  // Of layer `layer`, or of every layer where none differs.
+  LayerForms FormsOfLayer(int64_t layer) const {
+    LayerForms forms;
+    if (run_.linears.empty()) {
+      LinearForms plain;
+      plain.Include(run_.fp8 ? kFp8Policy : LinearPolicy());
+      forms.fill(plain);
+    } else {
+      std::copy_n(run_.linears.begin() + layer * kLayerLinears, kLayerLinears, forms.begin());
+    }
+    return forms;
+  }
+
+  // The sum over all layers of what `bytes` says of one; costs one call where none differs.
+  template <typename Bytes>
+  int64_t SumOverLayers(const Bytes& bytes) const {
+    if (run_.linears.empty()) return model_.layers * bytes(FormsOfLayer(0));
+    int64_t sum = 0;
+    for (int64_t layer = 0; layer < model_.layers; ++layer) sum += bytes(FormsOfLayer(layer));
+    return sum;
   }
 
   int64_t Weights() const {
     const int64_t D = model_.hidden, Q = model_.q_columns(), K = model_.kv_columns();
     const int64_t I = model_.intermediate, V = model_.vocabulary;
-    const int64_t layer_fp8 =
-        2 * Fp8WeightBytes(Q, D) + 2 * Fp8WeightBytes(K, D) + 3 * Fp8WeightBytes(I, D);
     const int64_t other = CountParameters(model_).parameter_count - LinearParameters() -
                           V * D * (model_.tied ? 1 : 2);  // norms and biases
-    return Blend(model_.layers * layer_fp8, kBfloat16 * LinearParameters()) +
-           kBfloat16 * (V * D * (model_.tied ? 1 : 2) + other);
+    const int64_t linears = SumOverLayers([&](const LayerForms& forms) {
+      return WeightBytes(forms[kQ], Q, D) + WeightBytes(forms[kK], K, D) +
+             WeightBytes(forms[kV], K, D) + WeightBytes(forms[kO], D, Q) +
+             WeightBytes(forms[kGate], I, D) + WeightBytes(forms[kUp], I, D) +
+             WeightBytes(forms[kDown], D, I);
+    });
+    return linears + kBfloat16 * (V * D * (model_.tied ? 1 : 2) + other);
+  }
+
+  // The inputs of the linear layers from forward to backward: FP8 codes of their transpose, BF16,
+  // or both. o_proj's is attention's result.
+  int64_t KeptInputs() const {
+    const int64_t D = model_.hidden, I = model_.intermediate, N = tokens_;
+    return SumOverLayers([&](const LayerForms& forms) {
+      return InputBytes(Union({forms[kQ], forms[kK], forms[kV]}), D, N) +
+             InputBytes(Union({forms[kGate], forms[kUp]}), D, N) + InputBytes(forms[kDown], I, N);
+    });
   }
 
   // Kept from forward to backward: the residual stream at both norms, queries, keys, values,
-  // attention's result, gate and up in BF16, and the inputs of the linears: FP8 codes of their
-  // transpose, or BF16.
+  // attention's result, gate and up in BF16.
   int64_t LayerActivations() const {
     const int64_t D = model_.hidden, Q = model_.q_columns(), K = model_.kv_columns();
     const int64_t I = model_.intermediate, N = tokens_;
@@ -107,8 +154,7 @@ class Plan {
     if (model_.qk_norm) {
       bytes += kBfloat16 * N * (Q + K) + kFloat * N * (model_.heads + model_.kv_heads);
     }
-    const int64_t inputs_fp8 = 2 * TilesBytes(D, N) + TilesBytes(I, N);
-    return bytes + Blend(inputs_fp8, kBfloat16 * N * (2 * D + I));
+    return bytes;
   }
 
   int64_t Workspaces() const {
@@ -120,7 +166,8 @@ class Plan {
                     kFloat * 4 * 2 * 2 * BatchPitch(N) + kFloat * N * model_.head_dim;
     if (run_.fp8) {
       bytes += TilesBytes(N, widest) + TilesBytes(widest, N) + TilesBytes(Q, N) +
-               kBfloat16 * D * std::max({Q, K, I});
+               kBfloat16 * D * std::max({Q, K, I}) +
+               kernels::QuantizedBytes("cpu", LargestWeightSpec(model_));
     }
     return bytes;
   }
@@ -135,7 +182,6 @@ class Plan {
   const ModelShape& model_;
   const RunShape& run_;
   const int64_t tokens_;
-  double bf16_share_ = 0;
 };
 
 }  // namespace

@@ -27,10 +27,10 @@ class MlpBlock {
                                          const ParameterIndex& parameters,
                                          const PrecisionPolicy& policy, bool for_training,
                                          kernels::Backend* backend);
-  absl::StatusOr<MlpActivations> CreateActivations(int64_t max_tokens, bool for_training,
+  absl::StatusOr<MlpActivations> CreateActivations(int64_t max_tokens,
                                                    kernels::Backend* backend) const;
-  absl::Status UpdateWeights(const float* master, const NonfiniteCounters& nonfinite,
-                             kernels::Backend* backend);
+  absl::Status UpdateWeights(const float* master, const PolicyTable& policy,
+                             const NonfiniteCounters& nonfinite, kernels::Backend* backend);
 
   // `y` may be x.
   absl::Status Forward(const Pass& pass, const kernels::bfloat16* x, kernels::bfloat16* y,
@@ -42,9 +42,8 @@ class MlpBlock {
  private:
   ModelShape shape_;
   Norm norm_;
-  Linear gate_;
-  Linear up_;
-  Linear down_;
+  LinearGroup gate_up_;
+  LinearGroup down_;
 };
 
 }  // namespace octavo::engine

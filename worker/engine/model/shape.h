@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/workspace.h"
+#include "worker/engine/precision/linear_policy.h"
 
 namespace octavo::engine {
 
@@ -66,9 +67,11 @@ ParameterTotals CountParameters(const ModelShape& shape);
 struct RunShape {
   int64_t micro_batch = 1;
   int64_t sequence = 0;
-  bool fp8 = true;
+  bool fp8 = true;  // something of some linear layer is
   bool for_training = true;
-  int64_t bf16_linear_parameters = 0;  // with fp8: those that the policy keeps in BF16
+  // Of each linear layer, in the order of the parameters. Empty: all of them are plainly FP8 or
+  // BF16.
+  std::vector<LinearForms> linears = {};
 };
 
 // What a run asks of its backend at most.

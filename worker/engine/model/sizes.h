@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/numerics/tile.h"
+#include "kernels/ops/quantized.h"
+#include "worker/engine/model/shape.h"
 
 namespace octavo::engine {
 
@@ -27,5 +28,16 @@ inline constexpr int64_t kStepInputBytes = sizeof(StepInput);
 
 // Elements between the arrays of a batch in memory: each starts on a multiple of 256 bytes.
 inline int64_t BatchPitch(int64_t max_tokens) { return kernels::CeilDiv(max_tokens, 64) * 64; }
+
+// Memory for the codes of any linear layer's weight. Both sides are multiples of four blocks, so
+// that the bytes are the same whichever of them is the longer.
+inline kernels::QuantizedSpec LargestWeightSpec(const ModelShape& shape) {
+  constexpr int64_t kSide = 4 * kernels::kScaleTile;
+  const int64_t widest = std::max({shape.q_columns(), shape.kv_columns(), shape.intermediate});
+  return {.rows = kernels::CeilDiv(widest, kSide) * kSide,
+          .columns = kernels::CeilDiv(shape.hidden, kSide) * kSide,
+          .tile = kernels::Tile::k128x128,
+          .role = kernels::Role::kB};
+}
 
 }  // namespace octavo::engine

@@ -37,29 +37,30 @@ struct LayerActivations {
 
 class LayeredTransformer final : public Transformer {
  public:
-  LayeredTransformer(const Options& options, kernels::Backend* backend)
+  LayeredTransformer(const Options& options, PrecisionPolicy policy, kernels::Backend* backend)
       : shape_(options.config.shape),
-        recipe_fp8_(options.recipe.precision == RecipePlan::Precision::kFp8),
+        policy_(std::move(policy)),
         for_training_(options.for_training),
         max_tokens_(options.max_tokens),
         backend_(backend) {}
 
-  absl::Status Allocate(const ModelConfig& config, const ParameterLayout& layout,
-                        const PrecisionPolicy& policy);
+  absl::Status Allocate(const ModelConfig& config, const ParameterLayout& layout);
 
-  absl::Status UpdateWeights(const Parameters& parameters) override;
-  absl::StatusOr<LossSum> Evaluate(const Batch& batch, RecipePlan::Precision precision) override;
+  absl::Status UpdateWeights(const Parameters& parameters, int64_t step) override;
+  const PolicyTable& policy() const override { return policy_.At(next_step_); }
+  absl::StatusOr<LossSum> Evaluate(const Batch& batch, const PolicyTable& policy) override;
   absl::Status Train(const Batch& batch, double gradient_scale,
                      const Parameters& parameters) override;
   absl::StatusOr<std::vector<float>> Logits(const Batch& batch, const std::vector<int64_t>& indices,
-                                            RecipePlan::Precision precision) override;
+                                            const PolicyTable& policy) override;
   StepRecord& step() override { return step_; }
 
  private:
-  absl::Status AllocateLayers(const ModelConfig& config, const ParameterIndex& index,
-                              const PrecisionPolicy& policy);
+  absl::Status AllocateLayers(const ModelConfig& config, const ParameterIndex& index);
   absl::StatusOr<LayerActivations> AllocateActivations(const Layer& layer) const;
-  absl::StatusOr<Pass> Begin(const Batch& batch, bool fp8, const NonfiniteCounters& nonfinite);
+  // The policy must outlive the pass.
+  absl::StatusOr<Pass> Begin(const Batch& batch, const PolicyTable& policy,
+                             const NonfiniteCounters& nonfinite);
   const Bfloat16Weight& head_weight() const { return shape_.tied ? embedding_ : *untied_head_; }
 
   // The residual stream passes through the first layer's attention_input and stays there.
@@ -72,12 +73,13 @@ class LayeredTransformer final : public Transformer {
   absl::Status AddLosses(const Pass& pass, kernels::LossTotal* total) const;
 
   const ModelShape shape_;
-  const bool recipe_fp8_;
+  const PrecisionPolicy policy_;
   const bool for_training_;
   const int64_t max_tokens_;
   kernels::Backend* const backend_;
 
-  const float* master_ = nullptr;  // set by UpdateWeights
+  const float* master_ = nullptr;  // this and the next: set by UpdateWeights
+  int64_t next_step_ = 1;
   Bfloat16Weight embedding_;
   std::optional<Bfloat16Weight> untied_head_;
   std::vector<Layer> layers_;
@@ -91,15 +93,15 @@ class LayeredTransformer final : public Transformer {
   StepRecord evaluation_;  // of the evaluation at hand
 };
 
-absl::Status LayeredTransformer::Allocate(const ModelConfig& config, const ParameterLayout& layout,
-                                          const PrecisionPolicy& policy) {
+absl::Status LayeredTransformer::Allocate(const ModelConfig& config,
+                                          const ParameterLayout& layout) {
   const ParameterIndex index(layout);
   ASSIGN_OR_RETURN(embedding_,
                    Bfloat16Weight::Create(index.Get("model.embed_tokens.weight"), backend_));
   if (!shape_.tied) {
     ASSIGN_OR_RETURN(untied_head_, Bfloat16Weight::Create(index.Get("lm_head.weight"), backend_));
   }
-  RETURN_IF_ERROR(AllocateLayers(config, index, policy));
+  RETURN_IF_ERROR(AllocateLayers(config, index));
   ASSIGN_OR_RETURN(head_, Head::Create(config, index, max_tokens_, backend_));
   if (for_training_) {
     ASSIGN_OR_RETURN(final_input_, Buffer<bfloat16>::Create(backend_, max_tokens_ * shape_.hidden));
@@ -107,27 +109,26 @@ absl::Status LayeredTransformer::Allocate(const ModelConfig& config, const Param
   ASSIGN_OR_RETURN(workspace_, Workspace::Create(shape_,
                                                  {.max_tokens = max_tokens_,
                                                   .for_training = for_training_,
-                                                  .any_fp8 = policy.any_fp8()},
+                                                  .any_fp8 = policy_.any_fp8()},
                                                  backend_));
   ASSIGN_OR_RETURN(batch_, DeviceBatch::Create(config, max_tokens_, backend_));
   ASSIGN_OR_RETURN(step_, StepRecord::Create(layout, backend_));
   ASSIGN_OR_RETURN(evaluation_, StepRecord::Create(layout, backend_));
   return backend_->Reserve(LargestOperationsOf(shape_, {.micro_batch = 1,
                                                         .sequence = max_tokens_,
-                                                        .fp8 = policy.any_fp8(),
+                                                        .fp8 = policy_.any_fp8(),
                                                         .for_training = for_training_}));
 }
 
 absl::Status LayeredTransformer::AllocateLayers(const ModelConfig& config,
-                                                const ParameterIndex& index,
-                                                const PrecisionPolicy& policy) {
+                                                const ParameterIndex& index) {
   for (int64_t i = 0; i < shape_.layers; ++i) {
     const std::string name = absl::StrCat("model.layers.", i);
     Layer layer;
     ASSIGN_OR_RETURN(layer.attention,
-                     AttentionBlock::Create(name, config, index, policy, for_training_, backend_));
+                     AttentionBlock::Create(name, config, index, policy_, for_training_, backend_));
     ASSIGN_OR_RETURN(layer.mlp,
-                     MlpBlock::Create(name, config, index, policy, for_training_, backend_));
+                     MlpBlock::Create(name, config, index, policy_, for_training_, backend_));
     if (for_training_ || i == 0) {
       ASSIGN_OR_RETURN(LayerActivations activations, AllocateActivations(layer));
       activations_.push_back(std::move(activations));
@@ -144,34 +145,33 @@ absl::StatusOr<LayerActivations> LayeredTransformer::AllocateActivations(const L
   if (for_training_) {
     ASSIGN_OR_RETURN(activations.mlp_input, Buffer<bfloat16>::Create(backend_, size));
   }
-  ASSIGN_OR_RETURN(activations.attention,
-                   layer.attention.CreateActivations(max_tokens_, for_training_, backend_));
-  ASSIGN_OR_RETURN(activations.mlp,
-                   layer.mlp.CreateActivations(max_tokens_, for_training_, backend_));
+  ASSIGN_OR_RETURN(activations.attention, layer.attention.CreateActivations(max_tokens_, backend_));
+  ASSIGN_OR_RETURN(activations.mlp, layer.mlp.CreateActivations(max_tokens_, backend_));
   return activations;
 }
 
-absl::Status LayeredTransformer::UpdateWeights(const Parameters& parameters) {
+absl::Status LayeredTransformer::UpdateWeights(const Parameters& parameters, int64_t step) {
   master_ = parameters.master();
+  next_step_ = step;
   const NonfiniteCounters& nonfinite = step_.nonfinite();
   RETURN_IF_ERROR(nonfinite.ClearWeights(backend_));
   RETURN_IF_ERROR(embedding_.Update(master_, nonfinite, backend_));
   if (untied_head_) RETURN_IF_ERROR(untied_head_->Update(master_, nonfinite, backend_));
   for (Layer& layer : layers_) {
-    RETURN_IF_ERROR(layer.attention.UpdateWeights(master_, nonfinite, backend_));
-    RETURN_IF_ERROR(layer.mlp.UpdateWeights(master_, nonfinite, backend_));
+    RETURN_IF_ERROR(layer.attention.UpdateWeights(master_, policy(), nonfinite, backend_));
+    RETURN_IF_ERROR(layer.mlp.UpdateWeights(master_, policy(), nonfinite, backend_));
   }
   return head_.UpdateWeights(master_, nonfinite, backend_);
 }
 
-absl::StatusOr<Pass> LayeredTransformer::Begin(const Batch& batch, bool fp8,
+absl::StatusOr<Pass> LayeredTransformer::Begin(const Batch& batch, const PolicyTable& policy,
                                                const NonfiniteCounters& nonfinite) {
   CHECK(master_ != nullptr);  // UpdateWeights comes first
   RETURN_IF_ERROR(batch_.Upload(batch, backend_));
   Pass pass = {};
   pass.backend = backend_;
   pass.workspace = &workspace_;
-  pass.fp8 = fp8;
+  pass.policy = &policy;
   pass.master = master_;
   pass.nonfinite = &nonfinite;
   batch_.Describe(&pass);
@@ -221,11 +221,9 @@ absl::Status LayeredTransformer::BackwardLayers(const Pass& pass, bfloat16* dx) 
 }
 
 absl::StatusOr<LossSum> LayeredTransformer::Evaluate(const Batch& batch,
-                                                     RecipePlan::Precision precision) {
+                                                     const PolicyTable& policy) {
   RETURN_IF_ERROR(evaluation_.Begin(/*learning_rate=*/0));
-  ASSIGN_OR_RETURN(const Pass pass,
-                   Begin(batch, recipe_fp8_ && precision == RecipePlan::Precision::kFp8,
-                         evaluation_.nonfinite()));
+  ASSIGN_OR_RETURN(const Pass pass, Begin(batch, policy, evaluation_.nonfinite()));
   RETURN_IF_ERROR(EvaluateLayers(pass));
   RETURN_IF_ERROR(head_.Loss(pass, head_weight(), activations_[0].attention_input.data()));
   RETURN_IF_ERROR(AddLosses(pass, &evaluation_.state()->loss));
@@ -243,7 +241,7 @@ absl::Status LayeredTransformer::Train(const Batch& batch, double gradient_scale
   CHECK(for_training_);
   // Without a target every gradient is exactly zero.
   if (CountTargets(batch) == 0) return absl::OkStatus();
-  ASSIGN_OR_RETURN(Pass pass, Begin(batch, recipe_fp8_, step_.nonfinite()));
+  ASSIGN_OR_RETURN(Pass pass, Begin(batch, policy(), step_.nonfinite()));
   pass.train = true;
   pass.gradient = parameters.gradient();
   RETURN_IF_ERROR(ForwardLayers(pass));
@@ -263,11 +261,9 @@ absl::Status LayeredTransformer::Train(const Batch& batch, double gradient_scale
 
 absl::StatusOr<std::vector<float>> LayeredTransformer::Logits(const Batch& batch,
                                                               const std::vector<int64_t>& indices,
-                                                              RecipePlan::Precision precision) {
+                                                              const PolicyTable& policy) {
   for (const int64_t index : indices) CHECK(index >= 0 && index < batch.tokens());
-  ASSIGN_OR_RETURN(const Pass pass,
-                   Begin(batch, recipe_fp8_ && precision == RecipePlan::Precision::kFp8,
-                         evaluation_.nonfinite()));
+  ASSIGN_OR_RETURN(const Pass pass, Begin(batch, policy, evaluation_.nonfinite()));
   RETURN_IF_ERROR(EvaluateLayers(pass));
   return head_.Logits(pass, head_weight(), activations_[0].attention_input.data(), indices);
 }
@@ -284,9 +280,9 @@ absl::Status LayeredTransformer::AddLosses(const Pass& pass, kernels::LossTotal*
 absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(const Options& options,
                                                                  const ParameterLayout& layout,
                                                                  kernels::Backend* backend) {
-  ASSIGN_OR_RETURN(const PrecisionPolicy policy, PrecisionPolicy::Create(options.recipe, layout));
-  auto transformer = std::make_unique<LayeredTransformer>(options, backend);
-  RETURN_IF_ERROR(transformer->Allocate(options.config, layout, policy));
+  ASSIGN_OR_RETURN(PrecisionPolicy policy, PrecisionPolicy::Create(options.recipe, layout));
+  auto transformer = std::make_unique<LayeredTransformer>(options, std::move(policy), backend);
+  RETURN_IF_ERROR(transformer->Allocate(options.config, layout));
   return transformer;
 }
 

@@ -13,6 +13,7 @@
 #include "worker/engine/model/step_record.h"
 #include "worker/engine/parameters.h"
 #include "worker/engine/plan.h"
+#include "worker/engine/precision/linear_policy.h"
 
 namespace octavo::engine {
 
@@ -33,22 +34,26 @@ class Transformer {
     int64_t max_tokens = 0;
     bool for_training = true;  // false: no activations are kept
   };
-  // INVALID_ARGUMENT: a keep_bf16 pattern that matches no module.
+  // INVALID_ARGUMENT: a pattern of keep_bf16 or of a rule that matches no module.
   static absl::StatusOr<std::unique_ptr<Transformer>> Create(const Options& options,
                                                              const ParameterLayout& layout,
                                                              kernels::Backend* backend);
   virtual ~Transformer() = default;
 
-  // Casts and quantises new master weights; to be called after loading and after every optimizer
-  // step. Evaluations in BF16 under an FP8 recipe read parameters.master() from then on, so that it
-  // must live until the next call and change only right before it.
-  virtual absl::Status UpdateWeights(const Parameters& parameters) = 0;
+  // Casts and quantises new master weights for `step`, counted from 1, which is the next to train;
+  // to be called after loading and after every optimizer step. Evaluations under another policy
+  // read parameters.master() from then on, so that it must live until the next call and change only
+  // right before it.
+  virtual absl::Status UpdateWeights(const Parameters& parameters, int64_t step) = 0;
 
-  // Forward only. Under kFp8 the recipe's policy holds; under kBf16 every GEMM is BF16, from the
-  // same master weights.
-  virtual absl::StatusOr<LossSum> Evaluate(const Batch& batch, RecipePlan::Precision precision) = 0;
+  // The recipe's at the step of the last UpdateWeights.
+  virtual const PolicyTable& policy() const = 0;
 
-  // Forward and backward under the recipe. Adds gradient_scale * d(sum of token
+  // Forward only, under any policy: policy(), PolicyTable() for BF16 everywhere, or another. All of
+  // them run from the same master weights. FAILED_PRECONDITION: FP8 under a BF16 recipe.
+  virtual absl::StatusOr<LossSum> Evaluate(const Batch& batch, const PolicyTable& policy) = 0;
+
+  // Forward and backward under policy(). Adds gradient_scale * d(sum of token
   // losses)/d(parameter) to parameters.gradient() and the losses to the state of step(), whose
   // Begin comes before the first micro-batch of a step. Waits for nothing.
   virtual absl::Status Train(const Batch& batch, double gradient_scale,
@@ -57,7 +62,7 @@ class Transformer {
   // Logits of the given token indices, [indices.size(), V]; BF16 forward values widened to float32.
   virtual absl::StatusOr<std::vector<float>> Logits(const Batch& batch,
                                                     const std::vector<int64_t>& indices,
-                                                    RecipePlan::Precision precision) = 0;
+                                                    const PolicyTable& policy) = 0;
 
   // What the passes of Train have added up since its Begin, and the weights since UpdateWeights.
   virtual StepRecord& step() = 0;

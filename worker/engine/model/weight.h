@@ -9,6 +9,7 @@
 #include "worker/engine/model/nonfinite.h"
 #include "worker/engine/model/quantized_buffer.h"
 #include "worker/engine/model/shape.h"
+#include "worker/engine/precision/linear_policy.h"
 
 namespace octavo::engine {
 
@@ -40,22 +41,40 @@ class Bfloat16Weight {
   kernels::Buffer<kernels::bfloat16> values_;
 };
 
-// In 128x128 blocks, [rows, columns] for FProp and, for training, [columns, rows] for DGrad.
-class Fp8Weight {
+// The weight W [rows, columns] of a linear layer in the forms that its policy needs at some step:
+// in BF16; in FP8 in 128x128 blocks; W^T in FP8, the same codes transposed. Update remakes those
+// that the step at hand reads. An evaluation may ask for others, which are made in scratch memory.
+class LinearWeight {
  public:
-  static absl::StatusOr<Fp8Weight> Create(const ParameterSpec& parameter, bool for_training,
-                                          kernels::Backend* backend);
-  absl::Status Update(const float* master, const NonfiniteCounters& nonfinite,
-                      kernels::Backend* backend);
+  static absl::StatusOr<LinearWeight> Create(const ParameterSpec& parameter,
+                                             const LinearForms& forms, kernels::Backend* backend);
+  absl::Status Update(const float* master, const LinearPolicy& policy,
+                      const NonfiniteCounters& nonfinite, kernels::Backend* backend);
 
-  kernels::QuantizedTensor normal() const { return normal_.Tensor(); }
-  kernels::QuantizedTensor transposed() const { return transposed_.Tensor(); }
+  int64_t module() const { return module_; }
+  int64_t offset() const { return offset_; }  // in the flat arrays
+  int64_t rows() const { return rows_; }
+  int64_t columns() const { return columns_; }
+
+  // The copy that Update made, else one of the master weights in `scratch`.
+  absl::StatusOr<const kernels::bfloat16*> Bfloat16(const float* master, kernels::bfloat16* scratch,
+                                                    kernels::Backend* backend) const;
+  // FAILED_PRECONDITION with an empty scratch buffer, which a BF16 recipe has.
+  absl::StatusOr<kernels::QuantizedTensor> Quantized(const float* master,
+                                                     const QuantizedBuffer& scratch,
+                                                     kernels::Backend* backend) const;
+  // Only of a step whose DGrad is FP8.
+  kernels::QuantizedTensor QuantizedTransposed() const;
 
  private:
-  int64_t offset_ = 0;
   int64_t module_ = 0;
-  QuantizedBuffer normal_;
-  QuantizedBuffer transposed_;  // empty without training
+  int64_t offset_ = 0;
+  int64_t rows_ = 0;
+  int64_t columns_ = 0;
+  kernels::Buffer<kernels::bfloat16> bf16_;
+  QuantizedBuffer fp8_;
+  QuantizedBuffer fp8_transposed_;
+  LinearForms fresh_;  // those that the last Update made
 };
 
 }  // namespace octavo::engine

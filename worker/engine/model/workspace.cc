@@ -26,6 +26,8 @@ absl::StatusOr<Workspace> Workspace::Create(const ModelShape& shape, const Optio
     ASSIGN_OR_RETURN(workspace.row_tiles,
                      QuantizedBuffer::Create(TileSpec(N, widest, kernels::Role::kA), backend));
     ASSIGN_OR_RETURN(workspace.weight, Buffer<bfloat16>::Create(backend, D * std::max({Q, K, I})));
+    const kernels::QuantizedSpec codes = LargestWeightSpec(shape);
+    ASSIGN_OR_RETURN(workspace.weight_codes, QuantizedBuffer::Create(codes, backend));
   }
   if (!options.for_training) return workspace;
   ASSIGN_OR_RETURN(workspace.input_gradient, Buffer<float>::Create(backend, N * D));

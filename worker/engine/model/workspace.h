@@ -10,6 +10,7 @@
 #include "worker/engine/model/nonfinite.h"
 #include "worker/engine/model/quantized_buffer.h"
 #include "worker/engine/model/shape.h"
+#include "worker/engine/precision/linear_policy.h"
 
 namespace octavo::engine {
 
@@ -34,7 +35,9 @@ struct Workspace {
   kernels::Buffer<kernels::bfloat16> logits;      // [HeadRows, V]
   kernels::Buffer<float> loss;                    // [N]
   QuantizedBuffer row_tiles;                      // [N, max(D, Q, I)] input of FProp, DGrad
-  kernels::Buffer<kernels::bfloat16> weight;      // a linear's weight, when FP8 layers run in BF16
+  // The weight of one linear layer in an evaluation that asks for a form that the step does not.
+  kernels::Buffer<kernels::bfloat16> weight;
+  QuantizedBuffer weight_codes;
 
   // Backward only.
   kernels::Buffer<float> input_gradient;              // [N, D] sums over the linears of one input
@@ -50,8 +53,8 @@ struct Pass {
   kernels::Backend* backend;
   Workspace* workspace;
   int64_t tokens;
-  bool fp8;    // the recipe's policy holds; false: every GEMM is BF16
-  bool train;  // keep what backward needs
+  const PolicyTable* policy;  // of every linear layer
+  bool train;                 // keep what backward needs
   const float* master;
   float* gradient;  // null without training
   const NonfiniteCounters* nonfinite;

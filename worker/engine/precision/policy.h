@@ -1,34 +1,44 @@
-// Which linear layers run in FP8: all of them under the "fp8" recipe, except those that a pattern
-// keeps in BF16.
+// Which GEMMs of which linear layers run in FP8, as a function of the step: all three of every
+// linear layer under the "fp8" recipe, except where keep_bf16 or a rule says otherwise.
 #pragma once
 
 #include <cstdint>
-#include <set>
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "worker/engine/model/shape.h"
 #include "worker/engine/plan.h"
+#include "worker/engine/precision/linear_policy.h"
 
 namespace octavo::engine {
 
 class PrecisionPolicy {
  public:
-  // INVALID_ARGUMENT: a pattern that matches no linear layer; patterns with a recipe that is BF16
-  // anyway.
+  // INVALID_ARGUMENT: a pattern that matches no linear layer; patterns or rules with a recipe that
+  // is BF16 anyway.
   static absl::StatusOr<PrecisionPolicy> Create(const RecipePlan& recipe,
                                                 const ParameterLayout& layout);
 
-  bool IsFp8(const std::string& module) const { return fp8_modules_.count(module) > 0; }
-  bool any_fp8() const { return !fp8_modules_.empty(); }
-  // Of linear weights that a pattern keeps in BF16; RunShape::bf16_linear_parameters.
-  int64_t kept_parameters() const { return kept_parameters_; }
+  // Of a step, counted from 1.
+  const PolicyTable& At(int64_t step) const;
+  // Over all steps, by ParameterSpec::module_index.
+  const LinearForms& forms(int64_t module) const { return forms_[static_cast<size_t>(module)]; }
+  // The same of the linear layers alone, in the layout's order.
+  std::vector<LinearForms> linear_forms() const;
+  // Whether anything of any linear layer is FP8 at some step.
+  bool any_fp8() const;
 
  private:
   PrecisionPolicy() = default;
-  std::set<std::string> fp8_modules_;
-  int64_t kept_parameters_ = 0;
+
+  // Steps between which nothing changes.
+  struct Phase {
+    int64_t first_step;
+    PolicyTable table;
+  };
+  std::vector<Phase> phases_;  // by first_step, which is 1 in the first
+  std::vector<LinearForms> forms_;
+  std::vector<int64_t> linear_modules_;
 };
 
 }  // namespace octavo::engine

@@ -15,15 +15,14 @@ using ::testing::HasSubstr;
 // is padding of the embedding and always the most probable.
 class CountingTransformer final : public Transformer {
  public:
-  absl::Status UpdateWeights(const Parameters&) override { return absl::OkStatus(); }
-  absl::StatusOr<LossSum> Evaluate(const Batch&, RecipePlan::Precision) override {
-    return LossSum{};
-  }
+  absl::Status UpdateWeights(const Parameters&, int64_t) override { return absl::OkStatus(); }
+  const PolicyTable& policy() const override { return policy_; }
+  absl::StatusOr<LossSum> Evaluate(const Batch&, const PolicyTable&) override { return LossSum{}; }
   absl::Status Train(const Batch&, double, const Parameters&) override { return absl::OkStatus(); }
   StepRecord& step() override { return step_; }
   absl::StatusOr<std::vector<float>> Logits(const Batch& batch, const std::vector<int64_t>& indices,
-                                            RecipePlan::Precision precision) override {
-    EXPECT_EQ(precision, RecipePlan::Precision::kBf16);
+                                            const PolicyTable& policy) override {
+    EXPECT_FALSE(policy.any_fp8_forward());
     passes.push_back(batch);
     std::vector<float> logits(indices.size() * 300, 0.0f);
     for (size_t i = 0; i < indices.size(); ++i) {
@@ -37,6 +36,7 @@ class CountingTransformer final : public Transformer {
 
  private:
   StepRecord step_;
+  const PolicyTable policy_ = PolicyTable({kFp8Policy});
 };
 
 GenerationOptions Options(int64_t pass_tokens, int64_t max_new_tokens) {

@@ -156,7 +156,12 @@ TEST(PlanMemory, LiesBetweenBothPrecisionsWhenThePolicyMixesThem) {
   const ModelShape& shape = kPublished[4].shape;
   const RunShape fp8 = {.micro_batch = 2, .sequence = 256, .fp8 = true};
   RunShape mixed = fp8;
-  mixed.bf16_linear_parameters = 30 * 576 * 1536;
+  LinearForms fp8_forms, bf16_forms;
+  fp8_forms.Include(kFp8Policy);
+  bf16_forms.Include(LinearPolicy());
+  mixed.linears.assign(30 * 7, fp8_forms);
+  EXPECT_EQ(PlanMemory(shape, mixed, kPlace).total(), PlanMemory(shape, fp8, kPlace).total());
+  for (size_t layer = 0; layer < 30; ++layer) mixed.linears[7 * layer + 6] = bf16_forms;
   const RunShape bf16 = {.micro_batch = 2, .sequence = 256, .fp8 = false};
   EXPECT_GT(PlanMemory(shape, mixed, kPlace).activations,
             PlanMemory(shape, fp8, kPlace).activations);

@@ -2,13 +2,10 @@
 
 #include <limits>
 
-#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/support/counting_backend.h"
 #include "tests/support/model_fixture.h"
 #include "tests/support/tiny_llama.h"
-#include "worker/engine/inputs.h"
 #include "worker/engine/model/sizes.h"
 
 namespace octavo::engine {
@@ -397,7 +394,7 @@ TEST(Transformer, AnEvaluationLeavesTheCountersOfTrainingAlone) {
 }
 
 std::string RefusalOf(Model& model, const Batch& batch) {
-  return std::string(model.transformer().Evaluate(batch, kBf16).status().message());
+  return std::string(model.transformer().Evaluate(batch, PolicyTable()).status().message());
 }
 
 TEST(Transformer, RefusesBatchesThatKernelsWouldFollowOutOfBounds) {
@@ -425,76 +422,6 @@ TEST(Transformer, RefusesAPatternThatMatchesNoLinear) {
       {.config = config, .recipe = {.keep_bf16 = {"*.qkv_proj"}}, .max_tokens = 8},
       PlanParameters(config.shape), backend->get());
   EXPECT_EQ(transformer.status().code(), absl::StatusCode::kInvalidArgument);
-}
-
-struct MemoryCase {
-  const char* name;
-  RecipePlan recipe;
-  bool qk_norm;
-};
-
-std::vector<MemoryCase> MemoryCases() {
-  return {{"fp8", Recipe(kFp8), false},
-          {"fp8, norms of q and k", Recipe(kFp8), true},
-          {"bf16", Recipe(kBf16), false}};
-}
-
-absl::Status CreateAll(const ModelConfig& config, const RecipePlan& recipe,
-                       kernels::Backend* backend) {
-  const ParameterLayout layout = PlanParameters(config.shape);
-  const absl::StatusOr<Parameters> parameters = Parameters::Create(layout, backend);
-  if (!parameters.ok()) return parameters.status();
-  return Transformer::Create({.config = config, .recipe = recipe, .max_tokens = 400}, layout,
-                             backend)
-      .status();
-}
-
-// Everything that a run allocates, and nothing but that: with a limit of exactly the plan it
-// trains, with one byte less it is refused before its first step.
-TEST(PlanMemory, IsExactlyWhatARunTakesFromItsDevice) {
-  ModelConfig config = TinyLlama();
-  config.shape.vocabulary = 512;
-  for (const MemoryCase& test : MemoryCases()) {
-    config.shape.qk_norm = test.qk_norm;
-    for (const int threads : {1, 2}) {
-      SCOPED_TRACE(absl::StrCat(test.name, ", ", threads, " threads"));
-      const RunShape run = {
-          .micro_batch = 4, .sequence = 100, .fp8 = test.recipe.precision == kFp8};
-      const auto open = [&](int64_t limit) {
-        return *kernels::OpenBackend("cpu", {.memory_bytes = limit, .threads = threads});
-      };
-      const Place place = PlaceOf(open(0)->Describe());
-      const int64_t planned = PlanMemory(config.shape, run, place).device();
-      Model model({.config = config, .recipe = test.recipe, .max_tokens = 400},
-                  RandomWeights(config.shape, 7), open(planned));
-      for (int step = 0; step < 2; ++step) {
-        model.Train(Pack({{RandomDocument(100, 96, 1), RandomDocument(100, 96, 2)},
-                          {RandomDocument(200, 96, 3)}}));
-        model.Evaluate(TwoRows(), kBf16);
-        model.Evaluate(TwoRows(), test.recipe.precision);
-        model.Logits(TwoRows(), {0, 5}, kBf16);
-      }
-      const auto refused = CreateAll(config, test.recipe, open(planned - 1).get());
-      EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
-    }
-  }
-}
-
-// A policy that mixes precisions is planned by the share of parameters in each.
-TEST(PlanMemory, IsCloseWhereThePolicyMixes) {
-  ModelConfig config = TinyLlama();
-  config.shape.vocabulary = 512;
-  const RecipePlan recipe = {.precision = kFp8, .keep_bf16 = {"model.layers.0.*"}};
-  auto counting =
-      std::make_unique<testing_support::CountingBackend>(*kernels::OpenBackend("cpu", {}));
-  testing_support::CountingBackend* const backend = counting.get();
-  Model model({.config = config, .recipe = recipe, .max_tokens = 400},
-              RandomWeights(config.shape, 7), std::move(counting));
-  RunShape run = {.micro_batch = 4, .sequence = 100};
-  run.bf16_linear_parameters = 2 * 144 * (128 + 64) + 3 * 144 * 176;
-  const MemoryPlan plan = PlanMemory(config.shape, run, PlaceOf(backend->Describe()));
-  const auto planned = static_cast<double>(plan.device() - plan.backend);
-  EXPECT_NEAR(static_cast<double>(backend->allocated_bytes()), planned, 0.03 * planned);
 }
 
 }  // namespace

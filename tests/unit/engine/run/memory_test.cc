@@ -46,14 +46,14 @@ int64_t TrainTwoSteps(const ModelConfig& config, RecipePlan::Precision precision
       layout, backend.get());
   const Optimizer optimizer({}, backend.get());
   CHECK(InitialiseWeights(parameters, 1, 0.02, backend.get()).ok());
-  CHECK(transformer->UpdateWeights(parameters).ok());
+  CHECK(transformer->UpdateWeights(parameters, 1).ok());
   const Batch batch = Pack({{RandomDocument(tokens, config.shape.vocabulary, 1)}});
   for (int step = 0; step < 2; ++step) {
     CHECK(transformer->step().Begin(1e-4).ok());
     CHECK(transformer->Train(batch, 1e-3, parameters).ok());
     CHECK(optimizer.Update(parameters, transformer->step()).ok());
-    CHECK(transformer->UpdateWeights(parameters).ok());
-    CHECK(transformer->Evaluate(batch, RecipePlan::Precision::kBf16).ok());
+    CHECK(transformer->UpdateWeights(parameters, 1).ok());
+    CHECK(transformer->Evaluate(batch, PolicyTable()).ok());
   }
   const bool fp8 = precision == RecipePlan::Precision::kFp8;
   return PlanMemory(config.shape, {.micro_batch = 1, .sequence = tokens, .fp8 = fp8},

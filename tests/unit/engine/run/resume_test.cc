@@ -14,7 +14,13 @@ using ::octavo::testing_support::RunSteps;
 using ::octavo::testing_support::TinyRun;
 using ::testing::HasSubstr;
 
-class Resume : public ::testing::TestWithParam<int64_t> {};  // gradient accumulation
+struct ResumeCase {
+  const char* name;
+  int64_t gradient_accumulation;
+  std::vector<PrecisionRule> rules = {};
+};
+
+class Resume : public ::testing::TestWithParam<ResumeCase> {};
 
 void ExpectSameStep(const StepReport& a, const StepReport& b) {
   EXPECT_EQ(a.step, b.step);
@@ -31,7 +37,8 @@ void ExpectSameStep(const StepReport& a, const StepReport& b) {
 
 TEST_P(Resume, EqualsTheUninterruptedRun) {
   TinyRun run;
-  run.plan.gradient_accumulation = GetParam();
+  run.plan.gradient_accumulation = GetParam().gradient_accumulation;
+  run.plan.recipe.rules = GetParam().rules;
   auto straight = run.Prepare();
   ASSERT_TRUE(straight.ok()) << straight.status();
   const std::vector<StepReport> expected = RunSteps(straight->get(), run.plan.steps);
@@ -59,7 +66,25 @@ TEST_P(Resume, EqualsTheUninterruptedRun) {
   EXPECT_EQ(end->holdout->loss_fp8, expected_end->holdout->loss_fp8);
 }
 
-INSTANTIATE_TEST_SUITE_P(Accumulations, Resume, ::testing::Values(1, 3));
+// The interruption comes after step 3: a policy that changes with the first step after it, one that
+// changes later, and one that has changed before and changes back.
+INSTANTIATE_TEST_SUITE_P(
+    Runs, Resume,
+    ::testing::Values(
+        ResumeCase{"OneMicroBatch", 1}, ResumeCase{"ThreeMicroBatches", 3},
+        ResumeCase{"ForwardInBf16FromStep4", 1, {{.fprop = GemmPrecision::kBf16, .from_step = 4}}},
+        ResumeCase{
+            "BackwardChangesAtStep6",
+            1,
+            {{.dgrad = GemmPrecision::kBf16, .gradient = kernels::Element::kE5M2, .from_step = 6}}},
+        ResumeCase{"AllInBf16FromStep2To4",
+                   1,
+                   {{.fprop = GemmPrecision::kBf16,
+                     .dgrad = GemmPrecision::kBf16,
+                     .wgrad = GemmPrecision::kBf16,
+                     .from_step = 2,
+                     .until_step = 4}}}),
+    [](const auto& test) { return test.param.name; });
 
 // A trainer may be lost between the last checkpoint and its report.
 TEST(ResumeAfterTheLastStep, OnlyFinishes) {

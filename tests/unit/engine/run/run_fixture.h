@@ -142,7 +142,7 @@ inline TestRun MakeRun(const RunPlan& plan, FixedCorpus::Rows rows, RunChanges c
       InitialiseWeights(*parts.parameters, plan.seed, parts.config.initializer_range, parts.backend)
           .ok());
   if (changes.weights) Change(*parts.parameters, parts.backend, changes.weights);
-  CHECK(parts.transformer->UpdateWeights(*parts.parameters).ok());
+  CHECK(parts.transformer->UpdateWeights(*parts.parameters, 1).ok());
   result.run = std::make_unique<Run>(std::move(parts));
   return result;
 }
