@@ -88,15 +88,23 @@ absl::Status CheckTensor(const TensorField& field) {
   return absl::OkStatus();
 }
 
-absl::Status CheckHeads(int64_t heads, int64_t kv_heads) {
-  if (heads % kv_heads != 0)
-    return Invalid("heads ", heads, " is not a multiple of kv_heads ", kv_heads);
-  return absl::OkStatus();
-}
-
 absl::Status CheckBytes(int64_t bytes, std::initializer_list<Pointer> pointers) {
   if (bytes < 0) return Invalid("bytes is ", bytes, ", must not be negative");
   return bytes == 0 ? absl::OkStatus() : CheckPointers(pointers);
+}
+
+struct Pitch {
+  const char* name;
+  int64_t value;
+  int64_t columns;
+};
+
+absl::Status CheckPitches(std::initializer_list<Pitch> pitches) {
+  for (const Pitch& pitch : pitches) {
+    if (pitch.value != 0 && pitch.value < pitch.columns)
+      return Invalid(pitch.name, " is ", pitch.value, ", must be 0 or at least ", pitch.columns);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckFields(const Copy& op) {
@@ -154,12 +162,17 @@ absl::Status CheckFields(const GemmFp8& op) {
     return Invalid("both operands have 128x128 blocks; quantise one in 1x128 tiles");
   if (a.element == Element::kE5M2 && b.element == Element::kE5M2)
     return Invalid("both operands are E5M2; quantise one in E4M3");
+  RETURN_IF_ERROR(CheckPitches({{"c_pitch", op.c_pitch, b.rows}}));
   return CheckResult(op.c, op.c_type, op.bias, op.accumulate);
 }
 
 absl::Status CheckFields(const GemmBf16& op) {
   RETURN_IF_ERROR(CheckExtents({{"m", op.m}, {"n", op.n}, {"k", op.k}}));
   RETURN_IF_ERROR(CheckPointers({{"a", op.a}, {"b", op.b}}));
+  RETURN_IF_ERROR(
+      CheckPitches({{"a_pitch", op.a_pitch, op.a_layout == Layout::kNormal ? op.k : op.m},
+                    {"b_pitch", op.b_pitch, op.b_layout == Layout::kNormal ? op.k : op.n},
+                    {"c_pitch", op.c_pitch, op.n}}));
   return CheckResult(op.c, op.c_type, op.bias, op.accumulate);
 }
 
@@ -185,26 +198,43 @@ absl::Status CheckFields(const Rope& op) {
   RETURN_IF_ERROR(
       CheckExtents({{"tokens", op.tokens}, {"heads", op.heads}, {"head_dim", op.head_dim}}));
   if (op.head_dim % 2 != 0) return Invalid("head_dim ", op.head_dim, " is odd");
+  RETURN_IF_ERROR(CheckPitches({{"pitch", op.pitch, op.heads * op.head_dim}}));
   return CheckPointers(
       {{"x", op.x}, {"cosine", op.cosine}, {"sine", op.sine}, {"positions", op.positions}});
 }
 
-absl::Status CheckFields(const AttentionForward& op) {
-  RETURN_IF_ERROR(CheckExtents({{"tokens", op.tokens},
+// What forward and backward have in common.
+template <typename Attention>
+absl::Status CheckAttention(const Attention& op) {
+  RETURN_IF_ERROR(CheckExtents({{"q_tokens", op.q_tokens},
+                                {"kv_tokens", op.kv_tokens},
                                 {"heads", op.heads},
                                 {"kv_heads", op.kv_heads},
                                 {"head_dim", op.head_dim}}));
-  RETURN_IF_ERROR(CheckHeads(op.heads, op.kv_heads));
+  if (op.q_tokens > op.kv_tokens)
+    return Invalid("q_tokens ", op.q_tokens, " exceeds kv_tokens ", op.kv_tokens);
+  if (op.heads % op.kv_heads != 0)
+    return Invalid("heads ", op.heads, " is not a multiple of kv_heads ", op.kv_heads);
+  const int64_t query = op.heads * op.head_dim, key = op.kv_heads * op.head_dim;
+  return CheckPitches({{"q_pitch", op.q_pitch, query},
+                       {"k_pitch", op.k_pitch, key},
+                       {"v_pitch", op.v_pitch, key},
+                       {"out_pitch", op.out_pitch, query}});
+}
+
+absl::Status CheckFields(const AttentionForward& op) {
+  RETURN_IF_ERROR(CheckAttention(op));
   return CheckPointers(
       {{"q", op.q}, {"k", op.k}, {"v", op.v}, {"attend_from", op.attend_from}, {"out", op.out}});
 }
 
 absl::Status CheckFields(const AttentionBackward& op) {
-  RETURN_IF_ERROR(CheckExtents({{"tokens", op.tokens},
-                                {"heads", op.heads},
-                                {"kv_heads", op.kv_heads},
-                                {"head_dim", op.head_dim}}));
-  RETURN_IF_ERROR(CheckHeads(op.heads, op.kv_heads));
+  RETURN_IF_ERROR(CheckAttention(op));
+  const int64_t query = op.heads * op.head_dim, key = op.kv_heads * op.head_dim;
+  RETURN_IF_ERROR(CheckPitches({{"dout_pitch", op.dout_pitch, query},
+                                {"dq_pitch", op.dq_pitch, query},
+                                {"dk_pitch", op.dk_pitch, key},
+                                {"dv_pitch", op.dv_pitch, key}}));
   return CheckPointers({{"q", op.q},
                         {"k", op.k},
                         {"v", op.v},

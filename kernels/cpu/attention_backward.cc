@@ -23,7 +23,7 @@ struct BackwardTask {
   const AttentionShape* shape;
   const float* k_panels;  // of the KV head
   const float* v_panels;
-  float* dk;  // [tokens, padded_dim] of this part, the rows of other segments untouched
+  float* dk;  // [kv_tokens, padded_dim] of this part, the rows of other segments untouched
   float* dv;
   float* memory;  // of the thread
   TokenRange segment;
@@ -52,10 +52,11 @@ struct BackwardWork {
 
 // Sums over parts of one KV head: result = bf16(factor * sum).
 struct PartSums {
-  const float* sums;  // [parts, tokens, padded_dim]
+  const float* sums;  // [parts, kv_tokens, padded_dim]
   int64_t parts;
   float factor;
   bfloat16* result;  // the head's first token
+  int64_t pitch;
 };
 
 }  // namespace octavo::kernels::cpu
@@ -105,21 +106,26 @@ HWY_INLINE void DifferentiateRow(int64_t keys, float log_sum_exp, float dout_out
 HWY_INLINE void RunBlock(const BackwardTask& task, int64_t head, const TokenRange& queries) {
   const AttentionBackward& op = *task.op;
   const AttentionShape& shape = *task.shape;
-  const int64_t at = queries.start * shape.query_pitch + head * shape.head_dim;
-  const float* const log_sum_exp = op.log_sum_exp + head * shape.tokens + queries.start;
+  const int64_t of_head = head * shape.head_dim;
+  const int64_t dout_pitch = PitchOr(op.dout_pitch, shape.query_columns());
+  const int64_t dq_pitch = PitchOr(op.dq_pitch, shape.query_columns());
+  const bfloat16* const dout = op.dout + queries.start * dout_pitch + of_head;
+  const bfloat16* const out = op.out + queries.start * shape.out_pitch + of_head;
+  bfloat16* const dq = op.dq + queries.start * dq_pitch + of_head;
+  const KeyHead k = {op.k + task.kv_head * shape.head_dim, shape.k_pitch};
+  const float* const log_sum_exp = op.log_sum_exp + head * shape.q_tokens + queries.start;
   const BackwardWork work(shape, task.memory);
   float dout_out[kBlock];
 
-  WidenRows(shape, op.q + at, shape.query_pitch, queries.count(), work.q);
-  WidenRows(shape, op.dout + at, shape.query_pitch, queries.count(), work.dout);
+  WidenRows(shape, op.q + queries.start * shape.q_pitch + of_head, shape.q_pitch, queries.count(),
+            work.q);
+  WidenRows(shape, dout, dout_pitch, queries.count(), work.dout);
   std::fill(work.dq, work.dq + queries.count() * shape.padded_dim, 0.0f);
-  for (int64_t i = 0; i < queries.count(); ++i) {
-    const int64_t row = at + i * shape.query_pitch;
-    dout_out[i] = Dot(op.dout + row, op.out + row, shape.head_dim);
-  }
-  for (KeyTile tile = FirstTile(shape, queries); tile.from < queries.end;
+  for (int64_t i = 0; i < queries.count(); ++i)
+    dout_out[i] = Dot(dout + i * dout_pitch, out + i * shape.out_pitch, shape.head_dim);
+  for (KeyTile tile = FirstTile(shape, queries); tile.from < tile.end;
        tile = NextTile(shape, queries, tile)) {
-    WidenTile(shape, op.k + task.kv_head * shape.head_dim, tile, work.k_rows);
+    WidenTile(shape, k, tile, work.k_rows);
     DotAll(shape, queries.count(), tile, work.q, task.k_panels, work.p);
     DotAll(shape, queries.count(), tile, work.dout, task.v_panels, work.ds);
     for (int64_t i = 0; i < queries.count(); ++i) {
@@ -132,15 +138,15 @@ HWY_INLINE void RunBlock(const BackwardTask& task, int64_t head, const TokenRang
     SumOverQueries(shape, queries.count(), tile, work.p, work.dout, task.dv);
   }
   for (int64_t i = 0; i < queries.count(); ++i) {
-    StoreRow(shape, work.dq + i * shape.padded_dim, shape.scale,
-             op.dq + at + i * shape.query_pitch);
+    StoreRow(shape, work.dq + i * shape.padded_dim, shape.scale, dq + i * dq_pitch);
   }
 }
 
 void RunBackwardTask(const BackwardTask& task) {
   const AttentionShape& shape = *task.shape;
-  const int64_t start = task.segment.start * shape.padded_dim;
-  const int64_t end = task.segment.end * shape.padded_dim;
+  const TokenRange keys = KeysOf(shape, task.segment);
+  const int64_t start = keys.start * shape.padded_dim;
+  const int64_t end = keys.end * shape.padded_dim;
   std::fill(task.dk + start, task.dk + end, 0.0f);
   std::fill(task.dv + start, task.dv + end, 0.0f);
   for (int64_t i = 0; i < shape.group(); ++i) {
@@ -151,16 +157,16 @@ void RunBackwardTask(const BackwardTask& task) {
 
 void AddParts(const AttentionShape& shape, const PartSums& of, int64_t token) {
   const float* const first = of.sums + token * shape.padded_dim;
-  bfloat16* const result = of.result + token * shape.key_pitch;
+  bfloat16* const result = of.result + token * of.pitch;
   for (int64_t d = 0; d < shape.head_dim; d += kLanes) {
     Floats sum = Load(first + d);
     for (int64_t part = 1; part < of.parts; ++part)
-      sum = sum + Load(first + part * shape.tokens * shape.padded_dim + d);
+      sum = sum + Load(first + part * shape.kv_tokens * shape.padded_dim + d);
     StoreUpTo(result + d, sum * Splat(of.factor), shape.head_dim - d);
   }
 }
 
-void PackBackward(const AttentionShape& shape, const bfloat16* head, int64_t index, float* panels) {
+void PackBackward(const AttentionShape& shape, const KeyHead& head, int64_t index, float* panels) {
   PackPanel(shape, head, index, panels);
 }
 
@@ -183,12 +189,12 @@ struct Buffers {
   int64_t part_floats;
   float* k_panels;  // [kv_heads, head_floats]
   float* v_panels;
-  float* dk;  // [kv_heads, parts, tokens, padded_dim]
+  float* dk;  // [kv_heads, parts, kv_tokens, padded_dim]
   float* dv;
   float* work;  // [threads, BackwardWork]
 
   Buffers(const AttentionShape& shape, float* memory)
-      : parts(shape.parts()), part_floats(shape.tokens * shape.padded_dim) {
+      : parts(shape.parts()), part_floats(shape.kv_tokens * shape.padded_dim) {
     k_panels = memory;
     v_panels = k_panels + shape.kv_heads * shape.head_floats();
     dk = v_panels + shape.kv_heads * shape.head_floats();
@@ -226,11 +232,16 @@ void FinishToken(const AttentionBackward& op, const AttentionShape& shape, const
      {.sums = buffers.dk + first,
       .parts = buffers.parts,
       .factor = shape.scale,
-      .result = op.dk + at},
+      .result = op.dk + at,
+      .pitch = PitchOr(op.dk_pitch, shape.key_columns())},
      token);
     HWY_DYNAMIC_DISPATCH(AddParts)
     (shape,
-     {.sums = buffers.dv + first, .parts = buffers.parts, .factor = 1.0f, .result = op.dv + at},
+     {.sums = buffers.dv + first,
+      .parts = buffers.parts,
+      .factor = 1.0f,
+      .result = op.dv + at,
+      .pitch = PitchOr(op.dv_pitch, shape.key_columns())},
      token);
   }
 }
@@ -253,14 +264,16 @@ absl::Status RunAttention(const AttentionBackward& operation, Scratch* scratch) 
       const int64_t head = i / panels;
       const int64_t of_head = head * shape.head_floats();
       const auto pack = HWY_DYNAMIC_DISPATCH(PackBackward);
-      pack(shape, operation.k + head * shape.head_dim, i % panels, buffers.k_panels + of_head);
-      pack(shape, operation.v + head * shape.head_dim, i % panels, buffers.v_panels + of_head);
+      pack(shape, {operation.k + head * shape.head_dim, shape.k_pitch}, i % panels,
+           buffers.k_panels + of_head);
+      pack(shape, {operation.v + head * shape.head_dim, shape.v_pitch}, i % panels,
+           buffers.v_panels + of_head);
     }
 #pragma omp for schedule(dynamic)
     for (int64_t i = 0; i < static_cast<int64_t>(segments.size()) * sums; ++i)
       RunTask(operation, shape, buffers, segments[static_cast<size_t>(i / sums)], i % sums);
 #pragma omp for schedule(static)
-    for (int64_t token = 0; token < shape.tokens; ++token)
+    for (int64_t token = 0; token < shape.kv_tokens; ++token)
       FinishToken(operation, shape, buffers, token);
   }
   return absl::OkStatus();

@@ -82,14 +82,15 @@ void ForwardBlock(const ForwardTask& task) {
   const AttentionForward& op = *task.op;
   const AttentionShape& shape = *task.shape;
   const TokenRange& queries = task.queries;
-  const int64_t at = queries.start * shape.query_pitch + task.head * shape.head_dim;
-  const bfloat16* const v = op.v + task.head / shape.group() * shape.head_dim;
+  const int64_t of_head = task.head * shape.head_dim;
+  const KeyHead v = {op.v + task.head / shape.group() * shape.head_dim, shape.v_pitch};
   const ForwardWork work(shape, task.memory);
   Running running[kBlock];
 
-  WidenRows(shape, op.q + at, shape.query_pitch, queries.count(), work.q);
+  WidenRows(shape, op.q + queries.start * shape.q_pitch + of_head, shape.q_pitch, queries.count(),
+            work.q);
   std::fill(work.sums, work.sums + queries.count() * shape.padded_dim, 0.0f);
-  for (KeyTile tile = FirstTile(shape, queries); tile.from < queries.end;
+  for (KeyTile tile = FirstTile(shape, queries); tile.from < tile.end;
        tile = NextTile(shape, queries, tile)) {
     WidenTile(shape, v, tile, work.v_rows);
     DotAll(shape, queries.count(), tile, work.q, task.k_panels, work.scores);
@@ -102,15 +103,15 @@ void ForwardBlock(const ForwardTask& task) {
   }
   for (int64_t i = 0; i < queries.count(); ++i) {
     StoreRow(shape, work.sums + i * shape.padded_dim, 1.0f / running[i].sum,
-             op.out + at + i * shape.query_pitch);
+             op.out + (queries.start + i) * shape.out_pitch + of_head);
     if (op.log_sum_exp != nullptr) {
-      op.log_sum_exp[task.head * shape.tokens + queries.start + i] =
+      op.log_sum_exp[task.head * shape.q_tokens + queries.start + i] =
           running[i].largest + std::log(running[i].sum);
     }
   }
 }
 
-void PackForward(const AttentionShape& shape, const bfloat16* head, int64_t index, float* panels) {
+void PackForward(const AttentionShape& shape, const KeyHead& head, int64_t index, float* panels) {
   PackPanel(shape, head, index, panels);
 }
 
@@ -150,7 +151,7 @@ absl::Status RunAttention(const AttentionForward& operation, Scratch* scratch) {
     for (int64_t i = 0; i < shape.kv_heads * panels; ++i) {
       const int64_t head = i / panels;
       HWY_DYNAMIC_DISPATCH(PackForward)
-      (shape, operation.k + head * shape.head_dim, i % panels,
+      (shape, {operation.k + head * shape.head_dim, shape.k_pitch}, i % panels,
        k_panels + head * shape.head_floats());
     }
 #pragma omp for schedule(dynamic)

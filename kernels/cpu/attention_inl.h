@@ -27,24 +27,25 @@ HWY_INLINE void WidenRows(const AttentionShape& shape, const bfloat16* x, int64_
 }
 
 // The tile's rows of one head of keys or values; those beyond the last token are cleared.
-HWY_INLINE void WidenTile(const AttentionShape& shape, const bfloat16* head, const KeyTile& tile,
+HWY_INLINE void WidenTile(const AttentionShape& shape, const KeyHead& head, const KeyTile& tile,
                           float* to) {
-  const int64_t rows = std::min(tile.keys, shape.tokens - tile.from);
-  WidenRows(shape, head + tile.from * shape.key_pitch, shape.key_pitch, rows, to);
+  const int64_t rows = std::min(tile.keys, shape.kv_tokens - tile.from);
+  WidenRows(shape, head.first + tile.from * head.pitch, head.pitch, rows, to);
   std::fill(to + rows * shape.padded_dim, to + tile.keys * shape.padded_dim, 0.0f);
 }
 
 // Panel `index` of one head of K or V, transposed: to[d * kPanel + token % kPanel] of the panel,
 // zero beyond the tokens.
-inline void PackPanel(const AttentionShape& shape, const bfloat16* head, int64_t index,
+inline void PackPanel(const AttentionShape& shape, const KeyHead& head, int64_t index,
                       float* panels) {
   const int64_t first = index * kPanel;
-  const int64_t count = std::min(kPanel, shape.tokens - first);
+  const int64_t count = std::min(kPanel, shape.kv_tokens - first);
   float* const panel = panels + first * shape.padded_dim;
   for (int64_t d = 0; d < shape.padded_dim; ++d) {
     float* const line = panel + d * kPanel;
     const int64_t filled = d < shape.head_dim ? count : 0;
-    for (int64_t i = 0; i < filled; ++i) line[i] = ToFloat(head[(first + i) * shape.key_pitch + d]);
+    for (int64_t i = 0; i < filled; ++i)
+      line[i] = ToFloat(head.first[(first + i) * head.pitch + d]);
     std::fill(line + filled, line + kPanel, 0.0f);
   }
 }
@@ -82,14 +83,14 @@ HWY_INLINE void SumOverKeys(const AttentionShape& shape, int64_t queries, const 
 }
 
 // A query's row of q . k becomes scores: scaled, and -infinity where the query must not look.
-HWY_INLINE void ScaleAndMask(const AttentionShape& shape, const KeyTile& tile, int64_t token,
+HWY_INLINE void ScaleAndMask(const AttentionShape& shape, const KeyTile& tile, int64_t query,
                              float* row) {
   constexpr float kNever = -std::numeric_limits<float>::infinity();
   const Floats scale = Splat(shape.scale);
   for (int64_t j = 0; j < tile.keys; j += kLanes) Store(row + j, Load(row + j) * scale);
-  const int64_t from = shape.attend_from[token] - tile.from;
+  const int64_t from = shape.attend_from[query] - tile.from;
   if (from > 0) std::fill(row, row + std::min(from, tile.keys), kNever);
-  const int64_t beyond = token + 1 - tile.from;
+  const int64_t beyond = shape.token(query) + 1 - tile.from;
   if (beyond < tile.keys) std::fill(row + std::max<int64_t>(beyond, 0), row + tile.keys, kNever);
 }
 

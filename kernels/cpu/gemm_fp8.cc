@@ -31,6 +31,7 @@ struct Product {
   void* c;
   ResultType c_type;
   bool accumulate;
+  int64_t c_pitch;
 };
 
 const float* ScalesOfRow(const Fp8Matrix& matrix, int64_t row) {
@@ -119,7 +120,8 @@ absl::Status Multiply(const Product& op, const UnfitRowsOf& unfit, Matmul* matmu
                       .bias = op.bias,
                       .c = op.c,
                       .c_type = op.c_type,
-                      .accumulate = op.accumulate};
+                      .accumulate = op.accumulate,
+                      .c_pitch = op.c_pitch};
   if (matmul->float32_products()) {
     ASSIGN_OR_RETURN(const WideOperands wide, matmul->GetWideOperands(a_count, b_count));
     DecodeMatrix(op.a, unfit.a, wide.a);
@@ -157,7 +159,7 @@ double ExactDot(const Product& op, int64_t row, int64_t column) {
 void ComputeExactly(const Product& op, int64_t row, int64_t column) {
   double value = ExactDot(op, row, column);
   if (op.bias != nullptr) value += static_cast<double>(ToFloat(op.bias[column]));
-  const int64_t at = row * op.b.rows + column;
+  const int64_t at = row * PitchOr(op.c_pitch, op.b.rows) + column;
   if (op.c_type == ResultType::kBfloat16) {
     static_cast<bfloat16*>(op.c)[at] = ToBfloat16(static_cast<float>(value));
   } else {
@@ -187,7 +189,8 @@ absl::Status RunGemmFp8(const GemmFp8& operation, Matmul* matmul, Scratch* a_scr
                            .bias = operation.bias,
                            .c = operation.c,
                            .c_type = operation.c_type,
-                           .accumulate = operation.accumulate};
+                           .accumulate = operation.accumulate,
+                           .c_pitch = operation.c_pitch};
   const Fp8Matrix& a = product.a;
   const Fp8Matrix& b = product.b;
   const Range a_range = ExponentsOf(a);

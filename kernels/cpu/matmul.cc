@@ -1,8 +1,8 @@
 #include "kernels/cpu/matmul.h"
 
 #include <algorithm>
+#include <compare>
 #include <map>
-#include <tuple>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -31,11 +31,11 @@ struct Shape {
   ResultType c_type;
   bool bias;
   bool accumulate;
+  int64_t a_pitch;
+  int64_t b_pitch;
+  int64_t c_pitch;
 
-  bool operator<(const Shape& other) const { return Key() < other.Key(); }
-  std::tuple<int64_t, int64_t, int64_t, Layout, Layout, ResultType, bool, bool> Key() const {
-    return {m, n, k, a_layout, b_layout, c_type, bias, accumulate};
-  }
+  auto operator<=>(const Shape&) const = default;
 };
 
 constexpr Shape kProbe = {.m = 64,
@@ -45,7 +45,24 @@ constexpr Shape kProbe = {.m = 64,
                           .b_layout = Layout::kNormal,
                           .c_type = ResultType::kFloat32,
                           .bias = false,
-                          .accumulate = false};
+                          .accumulate = false,
+                          .a_pitch = 64,
+                          .b_pitch = 64,
+                          .c_pitch = 64};
+
+// A stored operand, before it is looked at as [rows, K].
+struct Stored {
+  int64_t rows;
+  int64_t columns;
+};
+
+Stored StoredA(const GemmBf16& op) {
+  return op.a_layout == Layout::kNormal ? Stored{op.m, op.k} : Stored{op.k, op.m};
+}
+
+Stored StoredB(const GemmBf16& op) {
+  return op.b_layout == Layout::kNormal ? Stored{op.n, op.k} : Stored{op.k, op.n};
+}
 
 struct Prepared {
   dnnl::matmul::primitive_desc descriptor;
@@ -60,28 +77,33 @@ Shape ShapeOf(const GemmBf16& op) {
           .b_layout = op.b_layout,
           .c_type = op.c_type,
           .bias = op.bias != nullptr,
-          .accumulate = op.accumulate};
+          .accumulate = op.accumulate,
+          .a_pitch = PitchOr(op.a_pitch, StoredA(op).columns),
+          .b_pitch = PitchOr(op.b_pitch, StoredB(op).columns),
+          .c_pitch = PitchOr(op.c_pitch, op.n)};
 }
 
 // A [rows, k] operand as oneDNN's source.
-memory::desc SourceOf(int64_t rows, int64_t k, Layout layout, memory::data_type type) {
-  return layout == Layout::kNormal ? memory::desc({rows, k}, type, memory::dims{k, 1})
-                                   : memory::desc({rows, k}, type, memory::dims{1, rows});
+memory::desc SourceOf(const memory::dims& shape, Layout layout, int64_t pitch,
+                      memory::data_type type) {
+  return layout == Layout::kNormal ? memory::desc(shape, type, memory::dims{pitch, 1})
+                                   : memory::desc(shape, type, memory::dims{1, pitch});
 }
 
 // A [rows, k] operand as oneDNN's weights, which are [k, rows].
-memory::desc WeightsOf(int64_t rows, int64_t k, Layout layout, memory::data_type type) {
-  return layout == Layout::kNormal ? memory::desc({k, rows}, type, memory::dims{1, k})
-                                   : memory::desc({k, rows}, type, memory::dims{rows, 1});
+memory::desc WeightsOf(const memory::dims& shape, Layout layout, int64_t pitch,
+                       memory::data_type type) {
+  return layout == Layout::kNormal ? memory::desc(shape, type, memory::dims{1, pitch})
+                                   : memory::desc(shape, type, memory::dims{pitch, 1});
 }
 
 dnnl::matmul::primitive_desc Describe(const Shape& shape, memory::data_type operands,
                                       const dnnl::engine& engine) {
   const memory::data_type result =
       shape.c_type == ResultType::kFloat32 ? memory::data_type::f32 : memory::data_type::bf16;
-  const memory::desc a = SourceOf(shape.m, shape.k, shape.a_layout, operands);
-  const memory::desc b = WeightsOf(shape.n, shape.k, shape.b_layout, operands);
-  const memory::desc c({shape.m, shape.n}, result, memory::dims{shape.n, 1});
+  const memory::desc a = SourceOf({shape.m, shape.k}, shape.a_layout, shape.a_pitch, operands);
+  const memory::desc b = WeightsOf({shape.k, shape.n}, shape.b_layout, shape.b_pitch, operands);
+  const memory::desc c({shape.m, shape.n}, result, memory::dims{shape.c_pitch, 1});
   dnnl::primitive_attr attributes;
   if (shape.accumulate) {
     dnnl::post_ops after;
@@ -109,6 +131,21 @@ void RoundAll(const float* from, bfloat16* to, int64_t count) {
 #pragma omp parallel for schedule(static)
   for (int64_t start = 0; start < count; start += kChunk)
     RoundRow(from + start, std::min(kChunk, count - start), to + start);
+}
+
+void WidenRows(const bfloat16* from, int64_t pitch, const Stored& stored, float* to) {
+  if (PitchOr(pitch, stored.columns) == stored.columns)
+    return WidenAll(from, to, stored.rows * stored.columns);
+#pragma omp parallel for schedule(static)
+  for (int64_t row = 0; row < stored.rows; ++row)
+    WidenRow(from + row * pitch, stored.columns, to + row * stored.columns);
+}
+
+void RoundRows(const float* from, const Stored& stored, int64_t pitch, bfloat16* to) {
+  if (pitch == stored.columns) return RoundAll(from, to, stored.rows * stored.columns);
+#pragma omp parallel for schedule(static)
+  for (int64_t row = 0; row < stored.rows; ++row)
+    RoundRow(from + row * stored.columns, stored.columns, to + row * pitch);
 }
 
 uint32_t EffectiveIsa() { return static_cast<uint32_t>(dnnl::get_effective_cpu_isa()); }
@@ -158,8 +195,8 @@ class OneDnnMatmul final : public Matmul {
     const int64_t a_count = operation.m * operation.k;
     const int64_t b_count = operation.n * operation.k;
     ASSIGN_OR_RETURN(const WideOperands wide, GetWideOperands(a_count, b_count));
-    WidenAll(operation.a, wide.a, a_count);
-    WidenAll(operation.b, wide.b, b_count);
+    WidenRows(operation.a, operation.a_pitch, StoredA(operation), wide.a);
+    WidenRows(operation.b, operation.b_pitch, StoredB(operation), wide.b);
     return RunWide(operation, wide);
   }
 
@@ -177,11 +214,15 @@ class OneDnnMatmul final : public Matmul {
     if (operation.bias != nullptr) WidenAll(operation.bias, bias, operation.n);
     Shape shape = ShapeOf(operation);
     shape.c_type = ResultType::kFloat32;
+    shape.a_pitch = StoredA(operation).columns;  // wide operands have no gaps
+    shape.b_pitch = StoredB(operation).columns;
     if (operation.c_type == ResultType::kFloat32)
       return Execute(shape, wide.a, wide.b, bias, operation.c);
+    shape.c_pitch = operation.n;
     ASSIGN_OR_RETURN(float* const c, wide_c_.Get<float>(operation.m * operation.n));
     RETURN_IF_ERROR(Execute(shape, wide.a, wide.b, bias, c));
-    RoundAll(c, static_cast<bfloat16*>(operation.c), operation.m * operation.n);
+    RoundRows(c, {operation.m, operation.n}, PitchOr(operation.c_pitch, operation.n),
+              static_cast<bfloat16*>(operation.c));
     return absl::OkStatus();
   }
 

@@ -18,7 +18,8 @@ void RopeToken(const Rope& op, int64_t token) {
   const float* const sine = op.sine + op.positions[token] * half;
   const Floats direction = Splat(op.inverse ? -1.0f : 1.0f);
   for (int64_t head = 0; head < op.heads; ++head) {
-    bfloat16* const low = op.x + (token * op.heads + head) * op.head_dim;
+    bfloat16* const low =
+        op.x + token * PitchOr(op.pitch, op.heads * op.head_dim) + head * op.head_dim;
     bfloat16* const high = low + half;
     for (int64_t j = 0; j < half; j += kLanes) {
       const int64_t rest = half - j;

@@ -41,7 +41,7 @@ inline ScratchSizes ScratchSizesOf(const LargestOperations& largest, const Machi
     bytes.wide_c = kFloat * products.bfloat16_c;
   }
   if (largest.tokens == 0) return bytes;
-  const AttentionSize size(largest.tokens, largest.kv_heads, largest.head_dim);
+  const AttentionSize size(largest.tokens, largest.tokens, largest.kv_heads, largest.head_dim);
   bytes.attention = kFloat * size.ForwardFloats(machine.threads);
   if (largest.backward)
     bytes.attention = std::max(bytes.attention, kFloat * size.BackwardFloats(machine.threads));

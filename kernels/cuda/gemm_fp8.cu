@@ -77,7 +77,7 @@ OCTAVO_DEVICE void Store(const GemmFp8& op, int64_t row, int64_t column, float v
   const int64_t columns = op.b.spec.rows;
   if (row >= op.a.spec.rows || column >= columns) return;
   if (op.bias != nullptr) value += ToFloat(op.bias[column]);
-  const int64_t at = row * columns + column;
+  const int64_t at = row * PitchOr(op.c_pitch, columns) + column;
   if (op.c_type == ResultType::kBfloat16) {
     static_cast<bfloat16*>(op.c)[at] = ToBfloat16(value);
   } else {

@@ -1,10 +1,11 @@
 // Matrix products. Row-major; both operands are K-major unless said, so
-// c[m,n] = sum_k a[m,k] * b[n,k].
+// c[m,n] = sum_k a[m,k] * b[n,k]. Rows may lie a pitch apart (pitch.h).
 #pragma once
 
 #include <cstdint>
 
 #include "kernels/numerics/bfloat16.h"
+#include "kernels/ops/pitch.h"
 #include "kernels/ops/quantized.h"
 
 namespace octavo::kernels {
@@ -24,6 +25,7 @@ struct GemmFp8 {
   void* c;               // [M, N] of c_type
   ResultType c_type;
   bool accumulate;  // c += instead of c =; only with kFloat32 and without bias
+  int64_t c_pitch = 0;
 };
 
 enum class Layout {
@@ -44,7 +46,10 @@ struct GemmBf16 {
   const bfloat16* bias;  // [N] or null
   void* c;               // [M, N] of c_type
   ResultType c_type;
-  bool accumulate;  // only with kFloat32 and without bias
+  bool accumulate;      // only with kFloat32 and without bias
+  int64_t a_pitch = 0;  // of the rows as they are stored
+  int64_t b_pitch = 0;
+  int64_t c_pitch = 0;
 };
 
 }  // namespace octavo::kernels

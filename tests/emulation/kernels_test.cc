@@ -358,14 +358,15 @@ TEST_P(EmulatedGemm, StaysWithinTheFloat32BoundOfFloat64) {
   const Operand b(&numbers, Spec(n, k, b_tile, Role::kB, b_element));
   const std::vector<bfloat16> bias = numbers.Bfloat16(n);
   std::vector<float> sums(m * n, 2.0f);
-  std::vector<bfloat16> rounded(m * n);
+  const int64_t pitch = n + 3;
+  std::vector<bfloat16> rounded(m * pitch);
   ASSERT_EQ(Enqueue(GemmFp8{a.tensor.tensor, b.tensor.tensor, nullptr, sums.data(),
                             ResultType::kFloat32, true},
                     nullptr),
             kSuccess)
       << simt::TakeError();
   ASSERT_EQ(Enqueue(GemmFp8{a.tensor.tensor, b.tensor.tensor, bias.data(), rounded.data(),
-                            ResultType::kBfloat16, false},
+                            ResultType::kBfloat16, false, pitch},
                     nullptr),
             kSuccess);
   for (int64_t i = 0; i < m; ++i) {
@@ -380,7 +381,7 @@ TEST_P(EmulatedGemm, StaysWithinTheFloat32BoundOfFloat64) {
           std::ldexp(1.0, -126);
       ASSERT_LE(std::abs(sums[i * n + j] - 2 - exact), bound) << i << "," << j;
       const double biased = exact + ToFloat(bias[j]);
-      ASSERT_LE(std::abs(ToFloat(rounded[i * n + j]) - biased),
+      ASSERT_LE(std::abs(ToFloat(rounded[i * pitch + j]) - biased),
                 bound + std::ldexp(std::abs(biased), -8))
           << i << "," << j;
     }

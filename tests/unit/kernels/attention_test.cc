@@ -8,6 +8,7 @@
 #include "tests/support/device.h"
 #include "tests/support/instruction_sets.h"
 #include "tests/support/numbers.h"
+#include "tests/support/pitched.h"
 
 namespace octavo::kernels {
 namespace {
@@ -16,16 +17,24 @@ using testing_support::BoundShare;
 using testing_support::Device;
 
 struct Case {
-  int64_t tokens;
+  int64_t tokens;  // queries
   int64_t heads;
   int64_t kv_heads;
   int64_t head_dim;
   std::vector<int32_t> attend_from;
+  int64_t earlier = 0;  // tokens with keys alone, before the first query
+  int64_t gap = 0;      // elements between the rows of every matrix, different for each
   std::vector<bfloat16> q = testing_support::NormalBfloat16(tokens * heads * head_dim, 1, 1.5f);
-  std::vector<bfloat16> k = testing_support::NormalBfloat16(tokens * kv_heads * head_dim, 2, 1.5f);
-  std::vector<bfloat16> v = testing_support::NormalBfloat16(tokens * kv_heads * head_dim, 3);
+  std::vector<bfloat16> k =
+      testing_support::NormalBfloat16(kv_tokens() * kv_heads * head_dim, 2, 1.5f);
+  std::vector<bfloat16> v = testing_support::NormalBfloat16(kv_tokens() * kv_heads * head_dim, 3);
   std::vector<bfloat16> dout = testing_support::NormalBfloat16(tokens * heads * head_dim, 4);
 
+  int64_t kv_tokens() const { return tokens + earlier; }
+  int64_t query_columns() const { return heads * head_dim; }
+  int64_t key_columns() const { return kv_heads * head_dim; }
+  // Of the `index`-th matrix of so many columns.
+  int64_t pitch(int64_t columns, int index) const { return gap == 0 ? 0 : columns + gap + index; }
   float scale() const { return 1 / std::sqrt(static_cast<float>(head_dim)); }
   size_t query(int64_t token, int64_t head) const {
     return static_cast<size_t>((token * heads + head) * head_dim);
@@ -44,6 +53,13 @@ std::vector<int32_t> Documents(const std::vector<int32_t>& lengths) {
   return attend_from;
 }
 
+// The same behind `earlier` tokens, which belong to the first of them.
+std::vector<int32_t> LaterDocuments(const std::vector<int32_t>& lengths, int32_t earlier) {
+  std::vector<int32_t> attend_from = Documents(lengths);
+  for (int32_t& from : attend_from) from = from == 0 ? 0 : from + earlier;
+  return attend_from;
+}
+
 struct Inputs {
   std::vector<double> q;
   std::vector<double> k;
@@ -55,13 +71,13 @@ Inputs Widen(const Case& c) {
           testing_support::ToDouble(c.v)};
 }
 
-// Probabilities of one query over the keys attend_from ... token; log_sum_exp if wanted.
+// Probabilities of one query over the keys attend_from up to itself; log_sum_exp if wanted.
 std::vector<double> Probabilities(const Case& c, const Inputs& in, int64_t token, int64_t head,
                                   double* log_sum_exp = nullptr) {
   const int64_t from = c.attend_from[static_cast<size_t>(token)];
   std::vector<double> p;
   double largest = -std::numeric_limits<double>::infinity();
-  for (int64_t j = from; j <= token; ++j) {
+  for (int64_t j = from; j <= c.earlier + token; ++j) {
     double score = 0;
     for (int64_t d = 0; d < c.head_dim; ++d)
       score += in.q[c.query(token, head) + static_cast<size_t>(d)] *
@@ -109,22 +125,53 @@ struct Outputs {
   std::vector<float> log_sum_exp;
 };
 
+// Puts, makes and gets matrices whose rows lie the case's pitch apart; `index` tells them apart.
+class Matrices {
+ public:
+  Matrices(const Case& c, int threads) : c_(c), device_(threads) {}
+  Device& device() { return device_; }
+
+  const bfloat16* Put(const std::vector<bfloat16>& x, int64_t columns, int index) {
+    return testing_support::PutRows(&device_, x, columns, Apart(columns, index));
+  }
+  bfloat16* Make(int64_t rows, int64_t columns, int index) {
+    return device_.Make<bfloat16>(rows * Apart(columns, index));
+  }
+  std::vector<bfloat16> Get(const bfloat16* x, int64_t rows, int64_t columns, int index) {
+    return testing_support::GetRows(&device_, x, rows, columns, Apart(columns, index));
+  }
+
+ private:
+  int64_t Apart(int64_t columns, int index) const {
+    return PitchOr(c_.pitch(columns, index), columns);
+  }
+  const Case& c_;
+  Device device_;
+};
+
 Outputs RunForward(const Case& c, int threads = 2) {
-  Device device(threads);
-  const AttentionForward op = {.q = device.Put(c.q),
-                               .k = device.Put(c.k),
-                               .v = device.Put(c.v),
+  Matrices matrices(c, threads);
+  Device& device = matrices.device();
+  const int64_t Q = c.query_columns(), K = c.key_columns();
+  const AttentionForward op = {.q = matrices.Put(c.q, Q, 1),
+                               .k = matrices.Put(c.k, K, 2),
+                               .v = matrices.Put(c.v, K, 3),
                                .attend_from = device.Put(c.attend_from),
-                               .out = device.Make<bfloat16>(c.tokens * c.heads * c.head_dim),
+                               .out = matrices.Make(c.tokens, Q, 4),
                                .log_sum_exp = device.Make<float>(c.heads * c.tokens),
-                               .tokens = c.tokens,
+                               .q_tokens = c.tokens,
+                               .kv_tokens = c.kv_tokens(),
                                .heads = c.heads,
                                .kv_heads = c.kv_heads,
                                .head_dim = c.head_dim,
-                               .scale = c.scale()};
-  EXPECT_TRUE(device->Run(op).ok());
-  return {device.Get(op.out, c.tokens * c.heads * c.head_dim),
-          device.Get(op.log_sum_exp, c.heads * c.tokens)};
+                               .scale = c.scale(),
+                               .q_pitch = c.pitch(Q, 1),
+                               .k_pitch = c.pitch(K, 2),
+                               .v_pitch = c.pitch(K, 3),
+                               .out_pitch = c.pitch(Q, 4)};
+  const absl::Status status = device->Run(op);
+  EXPECT_TRUE(status.ok()) << status;
+  return {matrices.Get(op.out, c.tokens, Q, 4), device.Get(op.log_sum_exp, c.heads * c.tokens)};
 }
 
 struct Gradients {
@@ -171,26 +218,37 @@ struct BackwardOutputs {
 };
 
 BackwardOutputs RunBackward(const Case& c, const Outputs& forward, int threads = 2) {
-  Device device(threads);
-  const auto queries = static_cast<int64_t>(c.q.size());
-  const auto keys = static_cast<int64_t>(c.k.size());
-  const AttentionBackward op = {.q = device.Put(c.q),
-                                .k = device.Put(c.k),
-                                .v = device.Put(c.v),
-                                .out = device.Put(forward.out),
-                                .dout = device.Put(c.dout),
+  Matrices matrices(c, threads);
+  Device& device = matrices.device();
+  const int64_t Q = c.query_columns(), K = c.key_columns();
+  const AttentionBackward op = {.q = matrices.Put(c.q, Q, 1),
+                                .k = matrices.Put(c.k, K, 2),
+                                .v = matrices.Put(c.v, K, 3),
+                                .out = matrices.Put(forward.out, Q, 4),
+                                .dout = matrices.Put(c.dout, Q, 5),
                                 .log_sum_exp = device.Put(forward.log_sum_exp),
                                 .attend_from = device.Put(c.attend_from),
-                                .dq = device.Make<bfloat16>(queries),
-                                .dk = device.Make<bfloat16>(keys),
-                                .dv = device.Make<bfloat16>(keys),
-                                .tokens = c.tokens,
+                                .dq = matrices.Make(c.tokens, Q, 6),
+                                .dk = matrices.Make(c.kv_tokens(), K, 7),
+                                .dv = matrices.Make(c.kv_tokens(), K, 8),
+                                .q_tokens = c.tokens,
+                                .kv_tokens = c.kv_tokens(),
                                 .heads = c.heads,
                                 .kv_heads = c.kv_heads,
                                 .head_dim = c.head_dim,
-                                .scale = c.scale()};
-  EXPECT_TRUE(device->Run(op).ok());
-  return {device.Get(op.dq, queries), device.Get(op.dk, keys), device.Get(op.dv, keys)};
+                                .scale = c.scale(),
+                                .q_pitch = c.pitch(Q, 1),
+                                .k_pitch = c.pitch(K, 2),
+                                .v_pitch = c.pitch(K, 3),
+                                .out_pitch = c.pitch(Q, 4),
+                                .dout_pitch = c.pitch(Q, 5),
+                                .dq_pitch = c.pitch(Q, 6),
+                                .dk_pitch = c.pitch(K, 7),
+                                .dv_pitch = c.pitch(K, 8)};
+  const absl::Status status = device->Run(op);
+  EXPECT_TRUE(status.ok()) << status;
+  return {matrices.Get(op.dq, c.tokens, Q, 6), matrices.Get(op.dk, c.kv_tokens(), K, 7),
+          matrices.Get(op.dv, c.kv_tokens(), K, 8)};
 }
 
 std::vector<Case> Cases() {
@@ -221,6 +279,29 @@ std::vector<Case> Cases() {
        .kv_heads = 1,
        .head_dim = 16,
        .attend_from = Documents({300, 251, 3, 600, 46})},
+      // Matrices that are slices of wider ones.
+      {.tokens = 70,
+       .heads = 4,
+       .kv_heads = 2,
+       .head_dim = 20,
+       .attend_from = Documents({33, 37}),
+       .gap = 5},
+      // Fewer queries than keys: one, as a generation has, and more than a block.
+      {.tokens = 1, .heads = 4, .kv_heads = 2, .head_dim = 64, .attend_from = {7}, .earlier = 200},
+      {.tokens = 100,
+       .heads = 2,
+       .kv_heads = 1,
+       .head_dim = 32,
+       .attend_from = std::vector<int32_t>(100, 3),
+       .earlier = 130,
+       .gap = 3},
+      // Several segments behind keys that only the first of them sees.
+      {.tokens = 1200,
+       .heads = 2,
+       .kv_heads = 1,
+       .head_dim = 16,
+       .attend_from = LaterDocuments({551, 3, 600, 46}, 77),
+       .earlier = 77},
   };
 }
 
@@ -390,7 +471,8 @@ TEST(Attention, NamesASpanThatLooksAhead) {
                          .attend_from = device.Put<int32_t>({0, 2}),
                          .out = device.Make<bfloat16>(64),
                          .log_sum_exp = nullptr,
-                         .tokens = 2,
+                         .q_tokens = 2,
+                         .kv_tokens = 2,
                          .heads = 1,
                          .kv_heads = 1,
                          .head_dim = 32,
@@ -400,6 +482,27 @@ TEST(Attention, NamesASpanThatLooksAhead) {
             "predecessor");
   op.kv_heads = 3;
   EXPECT_EQ(device->Run(op).message(), "AttentionForward: heads 1 is not a multiple of kv_heads 3");
+}
+
+TEST(Attention, RefusesMoreQueriesThanKeysAndRowsThatOverlap) {
+  Device device;
+  const bfloat16* const x = device.Put(testing_support::NormalBfloat16(2 * 32, 1));
+  AttentionForward op = {.q = x,
+                         .k = x,
+                         .v = x,
+                         .attend_from = device.Put<int32_t>({0, 0}),
+                         .out = device.Make<bfloat16>(64),
+                         .log_sum_exp = nullptr,
+                         .q_tokens = 2,
+                         .kv_tokens = 1,
+                         .heads = 1,
+                         .kv_heads = 1,
+                         .head_dim = 32,
+                         .scale = 1.0f};
+  EXPECT_EQ(device->Run(op).message(), "AttentionForward: q_tokens 2 exceeds kv_tokens 1");
+  op.kv_tokens = 2;
+  op.v_pitch = 31;
+  EXPECT_EQ(device->Run(op).message(), "AttentionForward: v_pitch is 31, must be 0 or at least 32");
 }
 
 }  // namespace

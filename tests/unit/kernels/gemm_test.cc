@@ -17,6 +17,7 @@
 #include "tests/support/bound.h"
 #include "tests/support/device.h"
 #include "tests/support/numbers.h"
+#include "tests/support/pitched.h"
 #include "tests/support/quantized.h"
 
 namespace octavo::kernels {
@@ -388,6 +389,34 @@ TEST(GemmFp8, AccumulatesWhereSomeRowsLeaveTheNormalRange) {
   }
 }
 
+// Rows that are computed apart, since their scales are extreme, keep to the pitch too.
+TEST(GemmFp8, WritesASliceOfAWiderMatrix) {
+  const auto one_tiny = [](int64_t line, int64_t) { return line == 3 ? -126 : 0; };
+  const Fp8Operand a = RandomFp8(9, 200, Tile::k1x128, 1, one_tiny);
+  const Fp8Operand b = RandomFp8(7, 200, Tile::k1x128, 2, Mild);
+  for (const ResultType type : {ResultType::kFloat32, ResultType::kBfloat16}) {
+    Device device;
+    void* const c = type == ResultType::kFloat32 ? static_cast<void*>(device.Make<float>(9 * 12))
+                                                 : device.Make<bfloat16>(9 * 12);
+    GemmFp8 op = {.a = Put(&device, a, Role::kA),
+                  .b = Put(&device, b, Role::kB),
+                  .bias = nullptr,
+                  .c = c,
+                  .c_type = type,
+                  .accumulate = false,
+                  .c_pitch = 12};
+    ASSERT_TRUE(device->Run(op).ok());
+    const std::vector<double> got = type == ResultType::kFloat32
+                                        ? testing_support::ToDouble(testing_support::GetRows(
+                                              &device, static_cast<float*>(c), 9, 7, 12))
+                                        : testing_support::ToDouble(testing_support::GetRows(
+                                              &device, static_cast<bfloat16*>(c), 9, 7, 12));
+    EXPECT_TRUE(Share(a.value, b.value, got, type).Holds("slice"));
+    op.c_pitch = 6;
+    EXPECT_EQ(device->Run(op).message(), "GemmFp8: c_pitch is 6, must be 0 or at least 7");
+  }
+}
+
 TEST(GemmFp8, TheSameProductTwiceIsTheSameToTheBit) {
   const Fp8Operand a = RandomFp8(130, 576, Tile::k1x128, 1, Mild);
   const Fp8Operand b = RandomFp8(192, 576, Tile::k128x128, 2, Mild);
@@ -466,22 +495,62 @@ std::vector<bfloat16> Transposed(const std::vector<bfloat16>& x, int64_t rows, i
   return result;
 }
 
+// An operand as it is stored, NaN between its rows.
+struct Stored {
+  std::vector<bfloat16> values;
+  int64_t pitch;
+};
+
+// [rows, k] or its transpose, with `gap` elements between the rows.
+Stored Store(const std::vector<bfloat16>& x, int64_t rows, int64_t k, Layout layout, int64_t gap) {
+  const bool normal = layout == Layout::kNormal;
+  const int64_t columns = normal ? k : rows;
+  const bfloat16 nan = ToBfloat16(std::numeric_limits<float>::quiet_NaN());
+  return {.values = testing_support::Spread(normal ? x : Transposed(x, rows, k), columns,
+                                            columns + gap, nan),
+          .pitch = gap == 0 ? 0 : columns + gap};
+}
+
+// The rows of a result whose gaps still hold `between`.
+template <typename T>
+std::vector<double> Gather(const std::vector<T>& c, int64_t n, int64_t gap, double between) {
+  const std::vector<double> wide = testing_support::ToDouble(c);
+  std::vector<double> rows;
+  for (size_t i = 0; i < wide.size(); ++i) {
+    if (static_cast<int64_t>(i) % (n + gap) < n) {
+      rows.push_back(wide[i]);
+    } else {
+      EXPECT_EQ(wide[i], between) << "written between rows";
+    }
+  }
+  return rows;
+}
+
+struct Bf16Case {
+  int64_t m;
+  int64_t n;
+  int64_t k;
+  int64_t gap;  // elements between rows; a, b and c have different ones
+};
+
 // Runs every layout and result type through `run`.
-void ExpectEveryLayout(const std::function<absl::Status(const GemmBf16&)>& run, int64_t m,
-                       int64_t n, int64_t k) {
+void ExpectEveryLayout(const std::function<absl::Status(const GemmBf16&)>& run,
+                       const Bf16Case& test) {
+  const auto [m, n, k, gap] = test;
+  const int64_t b_gap = 2 * gap, c_gap = 3 * gap;
   const std::vector<bfloat16> a = testing_support::NormalBfloat16(m * k, 1);
   const std::vector<bfloat16> b = testing_support::NormalBfloat16(n * k, 2);
   const std::vector<bfloat16> bias = testing_support::NormalBfloat16(n, 3);
-  const std::vector<bfloat16> a_turned = Transposed(a, m, k);
-  const std::vector<bfloat16> b_turned = Transposed(b, n, k);
   const Operand a_wide = {.x = testing_support::ToDouble(a), .rows = m, .k = k};
   const Operand b_wide = {.x = testing_support::ToDouble(b), .rows = n, .k = k};
   for (const Layout a_layout : {Layout::kNormal, Layout::kTransposed}) {
     for (const Layout b_layout : {Layout::kNormal, Layout::kTransposed}) {
-      std::vector<float> wide(static_cast<size_t>(m * n), 7.0f);
-      std::vector<bfloat16> narrow(wide.size());
-      GemmBf16 op = {.a = a_layout == Layout::kNormal ? a.data() : a_turned.data(),
-                     .b = b_layout == Layout::kNormal ? b.data() : b_turned.data(),
+      const Stored a_stored = Store(a, m, k, a_layout, gap);
+      const Stored b_stored = Store(b, n, k, b_layout, b_gap);
+      std::vector<float> wide(static_cast<size_t>(m * (n + c_gap)), 7.0f);
+      std::vector<bfloat16> narrow(wide.size(), ToBfloat16(7.0f));
+      GemmBf16 op = {.a = a_stored.values.data(),
+                     .b = b_stored.values.data(),
                      .a_layout = a_layout,
                      .b_layout = b_layout,
                      .m = m,
@@ -490,17 +559,21 @@ void ExpectEveryLayout(const std::function<absl::Status(const GemmBf16&)>& run, 
                      .bias = nullptr,
                      .c = wide.data(),
                      .c_type = ResultType::kFloat32,
-                     .accumulate = true};
+                     .accumulate = true,
+                     .a_pitch = a_stored.pitch,
+                     .b_pitch = b_stored.pitch,
+                     .c_pitch = gap == 0 ? 0 : n + c_gap};
       ASSERT_TRUE(run(op).ok());
-      EXPECT_TRUE(Share(a_wide, b_wide, testing_support::ToDouble(wide), op.c_type,
-                        {.bias = {}, .initial = std::vector<double>(wide.size(), 7.0)})
-                      .Holds("accumulate"));
+      EXPECT_TRUE(
+          Share(a_wide, b_wide, Gather(wide, n, c_gap, 7), op.c_type,
+                {.bias = {}, .initial = std::vector<double>(static_cast<size_t>(m * n), 7.0)})
+              .Holds("accumulate"));
       op.c = narrow.data();
       op.c_type = ResultType::kBfloat16;
       op.accumulate = false;
       op.bias = bias.data();
       ASSERT_TRUE(run(op).ok());
-      EXPECT_TRUE(Share(a_wide, b_wide, testing_support::ToDouble(narrow), op.c_type,
+      EXPECT_TRUE(Share(a_wide, b_wide, Gather(narrow, n, c_gap, 7), op.c_type,
                         {.bias = testing_support::ToDouble(bias), .initial = {}})
                       .Holds("bias"));
     }
@@ -515,7 +588,10 @@ TEST_P(Bf16Shapes, EveryLayoutStaysWithinItsBound) {
   for (const cpu::Operands operands : {cpu::Operands::kBest, cpu::Operands::kFloat32}) {
     auto matmul = cpu::Matmul::Create(&memory, operands);
     ASSERT_TRUE(matmul.ok()) << matmul.status();
-    ExpectEveryLayout([&](const GemmBf16& op) { return (*matmul)->Run(op); }, m, n, k);
+    for (const int64_t gap : {0, 5}) {
+      ExpectEveryLayout([&](const GemmBf16& op) { return (*matmul)->Run(op); },
+                        {.m = m, .n = n, .k = k, .gap = gap});
+    }
   }
 }
 

@@ -1,4 +1,5 @@
 // Rotary positions against float64.
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -98,6 +99,36 @@ TEST_P(RopeOn, RotatesPairsHalfAHeadApartByTheTokensPosition) {
 TEST_P(RopeOn, PositionZeroChangesNothing) {
   const auto x = testing_support::NormalBfloat16(2 * 64, 1);
   EXPECT_EQ(testing_support::Bits(Rotate(x, {0, 0}, 1, 64, false)), testing_support::Bits(x));
+}
+
+// The queries of a matrix that holds keys and values beside them.
+TEST(Rope, TurnsASliceAndLeavesWhatLiesBesideIt) {
+  const std::vector<int32_t> positions = {3, 1, 4};
+  const int64_t columns = 2 * 32, pitch = columns + 40;
+  const auto x = testing_support::NormalBfloat16(3 * columns, 1);
+  const auto wide = testing_support::NormalBfloat16(3 * pitch, 2);
+  std::vector<bfloat16> mixed = wide;
+  for (int64_t t = 0; t < 3; ++t)
+    std::copy_n(x.begin() + t * columns, columns, mixed.begin() + t * pitch);
+  Device device;
+  const Table table = MakeTable(16);
+  bfloat16* const in_place = device.Put(mixed);
+  Rope op = {.x = in_place,
+             .cosine = device.Put(table.cosine),
+             .sine = device.Put(table.sine),
+             .positions = device.Put(positions),
+             .tokens = 3,
+             .heads = 2,
+             .head_dim = 32,
+             .inverse = false,
+             .pitch = pitch};
+  ASSERT_TRUE(device->Run(op).ok());
+  const auto turned = Rotate(x, positions, 2, 32, false);
+  for (int64_t t = 0; t < 3; ++t)
+    std::copy_n(turned.begin() + t * columns, columns, mixed.begin() + t * pitch);
+  EXPECT_EQ(testing_support::Bits(device.Get(in_place, 3 * pitch)), testing_support::Bits(mixed));
+  op.pitch = columns - 1;
+  EXPECT_EQ(device->Run(op).message(), "Rope: pitch is 63, must be 0 or at least 64");
 }
 
 TEST(Rope, RefusesAnOddHead) {
