@@ -71,7 +71,7 @@ struct EvaluationPlan {
 struct RunPlan {
   ModelPlan model;
   // Folder of a checkpoint of a run that this one extends; empty: none. See Continuation.
-  std::string extend_checkpoint;
+  std::string extend_checkpoint = {};
   DataPlan data;
   RecipePlan recipe;
   OptimizerPlan optimizer;
