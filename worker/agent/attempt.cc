@@ -83,7 +83,9 @@ absl::StatusOr<Child::Exit> Attempt::RunTrainer(TrainerService* service) {
       Child::Spawn(
           {.arguments = {environment_.trainer, absl::StrCat("--agent=unix:", socket),
                          absl::StrCat("--memory-bytes=", environment_.memory_bytes),
-                         absl::StrCat("--threads=", threads)},
+                         absl::StrCat("--threads=", threads),
+                         absl::StrCat("--stop-grace-ms=",
+                                      absl::ToInt64Milliseconds(environment_.stop_grace))},
            // Idle threads sleep: the agent and other trainers need the cores.
            .environment = {"OMP_WAIT_POLICY=passive", absl::StrCat("OMP_NUM_THREADS=", threads)}}));
   LogInfo("attempt ", lease().job_id(), ".", lease().epoch(), " runs as process ", child->pid());

@@ -74,6 +74,15 @@ void AddOptions(CLI::App* app, Config* config) {
       ->check(CLI::Range(0, 4096));
 }
 
+// Asked for in whole seconds, kept as a duration.
+void AddStopGrace(CLI::App* app, Config* config) {
+  app->add_option_function<int>(
+         "--stop-grace", [config](int seconds) { config->stop_grace = absl::Seconds(seconds); },
+         "seconds from SIGTERM to SIGKILL of a trainer, which saves a checkpoint where it fits in; "
+         "default: 5")
+      ->check(CLI::Range(0, 3600));
+}
+
 int Fail(const absl::Status& status) {
   octavo::LogError(status.message());
   return 1;
@@ -136,6 +145,7 @@ int main(int argc, char** argv) {
   CLI::App app("Runs training jobs of an Octavo coordinator on this machine.", "octavo-worker");
   Config config;
   AddOptions(&app, &config);
+  AddStopGrace(&app, &config);
   int exit_code = 0;
   if (!octavo::ParseCommandLine(&app, argc, argv, &exit_code)) return exit_code;
   return Run(std::move(config));

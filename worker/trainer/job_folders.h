@@ -33,6 +33,11 @@ class JobFolders {
   // wrote it is fenced: it cannot commit it any more. What cannot be removed is left.
   absl::Status Prepare() const;
 
+  // Removes committed checkpoints that the job no longer keeps: an attempt that ended between its
+  // last commit and their removal left them. Only once the checkpoint of the assignment is known
+  // to be whole.
+  void RemoveObsolete() const;
+
   // Whether a folder of this name within root() or checkpoints() was completed but neither
   // committed nor put in place by an attempt before this one. What is incomplete the engine removes
   // itself.
@@ -44,11 +49,16 @@ class JobFolders {
   int64_t epoch_;
   int64_t resume_step_;        // 0: no checkpoint yet
   std::string resume_folder_;  // empty: none
+  int64_t keep_;               // committed checkpoints, newest first
 };
 
-// Puts `fresh` in the place of `folder`, whether that exists or not, in one rename; then removes
-// what lay there before.
+// Puts `fresh` in the place of `folder`, whether that exists or not; then removes what lay there
+// before. One rename exchanges the two. File systems without that (NFS, FUSE) move the old folder
+// to ReplacedName(folder) first: if that is all that happened, RestoreReplaced() puts it back.
 absl::Status ReplaceFolder(const std::string& fresh, const std::string& folder);
+
+std::string ReplacedName(const std::string& folder);
+absl::Status RestoreReplaced(const std::string& folder);
 
 // Removes folders of checkpoints. A folder that resists costs disk, not the run: it is logged.
 void RemoveFolders(const std::vector<std::string>& folders);

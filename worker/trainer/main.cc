@@ -4,7 +4,8 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <atomic>
+#include <ctime>
+#include <exception>
 #include <iostream>
 #include <iterator>
 
@@ -18,15 +19,22 @@
 namespace {
 
 constexpr int kExitAgentLost = 75;           // EX_TEMPFAIL of sysexits.h
+constexpr int kExitInternal = 70;            // EX_SOFTWARE
 constexpr int kExitStopped = 128 + SIGTERM;  // as a shell reports it
 constexpr absl::Duration kPatience = absl::Seconds(30);
 
-std::atomic<bool> stop{false};
-static_assert(std::atomic<bool>::is_always_lock_free);  // it is set by a signal handler
+octavo::trainer::StopRequest stop;
+
+// clock_gettime is async-signal-safe.
+void RequestStop(int) {
+  timespec now{};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  stop.Set(now.tv_sec * 1'000'000'000 + now.tv_nsec);
+}
 
 void HandleSignals() {
   struct sigaction action {};
-  action.sa_handler = [](int) { stop = true; };
+  action.sa_handler = RequestStop;
   sigaction(SIGTERM, &action, nullptr);
   sigaction(SIGINT, &action, nullptr);
   // A write beyond a file size limit answers EFBIG, a reader that left EPIPE: errors, not signals.
@@ -70,9 +78,7 @@ int InspectStandardInput() {
   return response.SerializeToOstream(&std::cout) && std::cout.flush() ? 0 : 1;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int Run(int argc, char** argv) {
   CLI::App app("Runs one attempt of an Octavo job. Started by octavo-worker, not by hand.",
                "octavo-trainer");
   std::string agent;
@@ -82,6 +88,9 @@ int main(int argc, char** argv) {
   app.add_option("--agent", agent, "address of the agent, e.g. unix:/run/octavo/a.sock");
   app.add_option("--memory-bytes", options.memory_bytes, "memory of the device; 0: all of it");
   app.add_option("--threads", options.threads, "threads of the CPU backend; 0: one per core");
+  int64_t stop_grace_ms = 0;
+  app.add_option("--stop-grace-ms", stop_grace_ms,
+                 "from SIGTERM to SIGKILL; a checkpoint is saved where it fits in; 0: never");
   app.add_flag("--describe-devices", describe_devices, "print the usable devices as JSON");
   app.add_flag("--inspect", inspect, "check a serialised JobSpec on standard input");
   app.set_version_flag("--version", "octavo-trainer " OCTAVO_VERSION);
@@ -92,7 +101,20 @@ int main(int argc, char** argv) {
     return 0;
   }
   if (inspect) return InspectStandardInput();
+  options.stop_grace = absl::Milliseconds(stop_grace_ms);
   if (!agent.empty()) return RunAttempt(agent, std::move(options));
   std::cerr << "octavo-trainer: write --agent=ADDRESS, --inspect or --describe-devices\n";
   return octavo::kExitUsage;
+}
+
+}  // namespace
+
+// The last net: whatever was thrown becomes one line, and the agent an exit code instead of a core.
+int main(int argc, char** argv) {
+  try {
+    return Run(argc, argv);
+  } catch (const std::exception& error) {
+    octavo::LogError("INTERNAL: ", error.what());
+    return kExitInternal;
+  }
 }

@@ -1,6 +1,7 @@
 #include "worker/trainer/run.h"
 
 #include <algorithm>
+#include <exception>
 #include <new>
 #include <nlohmann/json.hpp>
 
@@ -8,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "base/file.h"
 #include "base/status.h"
+#include "base/strict_json.h"
 #include "worker/trainer/metrics.h"
 #include "worker/trainer/report.h"
 #include "worker/trainer/run_plan.h"
@@ -26,6 +28,12 @@ float Median(std::vector<float> values) {
   return *middle;
 }
 
+// 0 unless the key holds a count.
+int64_t CountOf(const nlohmann::json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
+}
+
 }  // namespace
 
 Run::Run(v1::Assignment assignment, AgentLink* link, RunOptions options)
@@ -33,7 +41,9 @@ Run::Run(v1::Assignment assignment, AgentLink* link, RunOptions options)
       link_(link),
       options_(std::move(options)),
       folders_(assignment_),
-      checkpoint_step_(assignment_.resume_from().step()) {}
+      checkpoint_step_(assignment_.resume_from().step()),
+      metrics_([this](const MetricQueue::Points& points) { return link_->ReportMetrics(points); },
+               options_.most_waiting_steps) {}
 
 Run::End Run::Execute() {
   const auto run = [this]() -> absl::Status {
@@ -49,6 +59,13 @@ Run::End Run::Execute() {
     status = absl::ResourceExhaustedError(
         "the trainer could not allocate memory on the host; lower batch.micro_batch or "
         "data.sequence_length, or use a worker with more memory");
+  } catch (const std::exception& error) {
+    // Before the first step, what nobody foresaw comes from the inputs, and would come again.
+    const bool inputs = phase_ == Phase::kPrepare;
+    const std::string message =
+        absl::StrCat(inputs ? "reading the job's inputs: " : "training: ", error.what());
+    status = inputs ? absl::InvalidArgumentError(message) : absl::InternalError(message);
+    phase_ = inputs ? phase_ : Phase::kTrain;
   }
   engine_.reset();
   return Report(status);
@@ -56,6 +73,8 @@ Run::End Run::Execute() {
 
 Run::End Run::Report(const absl::Status& status) {
   if (stopped_) return End::kStopped;
+  // A failed run's last steps tell why it failed.
+  if (!agent_lost_) (void)FromAgent(metrics_.Flush());
   if (agent_lost_) return End::kAgentLost;
   v1::FinishRequest request;
   if (status.ok()) {
@@ -88,6 +107,7 @@ absl::Status Run::Prepare() {
   RETURN_IF_ERROR(CheckResumeFolder());
   phase_ = Phase::kPrepare;
   RETURN_IF_ERROR(OpenEngine());
+  folders_.RemoveObsolete();
   RestoreProgress();
   return absl::OkStatus();
 }
@@ -132,11 +152,7 @@ absl::Status Run::OpenEngine() {
 
 absl::Status Run::Train() {
   while (!engine_->done()) {
-    if (options_.stop->load()) {
-      stopped_ = true;
-      Say(absl::StrCat("stops on request after step ", engine_->completed_steps()));
-      return absl::OkStatus();
-    }
+    if (options_.stop->set()) return Stop();
     RETURN_IF_ERROR(TakeStep());
     const int64_t every = assignment_.spec().stages(0).checkpoint().every_steps();
     const bool due = every > 0 && engine_->completed_steps() % every == 0;
@@ -145,10 +161,31 @@ absl::Status Run::Train() {
   return absl::OkStatus();
 }
 
+absl::Status Run::Stop() {
+  const bool behind = checkpoint_step_ != engine_->completed_steps();
+  if (behind && HasTimeToSave()) {
+    if (const absl::Status saved = SaveCheckpoint(); !saved.ok()) {
+      Say(absl::StrCat("could not save a checkpoint before it stops: ", saved.message()));
+    }
+  }
+  if (agent_lost_) return absl::OkStatus();
+  RETURN_IF_ERROR(FromAgent(metrics_.Flush()));
+  stopped_ = true;
+  Say(absl::StrCat("stops on request after step ", engine_->completed_steps()));
+  return absl::OkStatus();
+}
+
+bool Run::HasTimeToSave() const {
+  if (longest_save_ == absl::ZeroDuration()) return false;
+  const absl::Duration left =
+      options_.stop_grace - (options_.clock->Monotonic() - options_.stop->since());
+  return longest_save_ * 1.5 < left;
+}
+
 absl::Status Run::TakeStep() {
   phase_ = Phase::kTrain;
   ASSIGN_OR_RETURN(const engine::StepReport step, engine_->Step());
-  RETURN_IF_ERROR(FromAgent(link_->ReportMetrics(MakeMetricPoints(step, options_.clock->Now()))));
+  RETURN_IF_ERROR(FromAgent(metrics_.Add(MakeMetricPoints(step, options_.clock->Now()))));
   if (step.seconds > 0) {
     tokens_per_second_.push_back(
         static_cast<float>(static_cast<double>(step.step_tokens) / step.seconds));
@@ -168,6 +205,9 @@ absl::Status Run::TakeStep() {
 
 absl::Status Run::SaveCheckpoint() {
   phase_ = Phase::kStore;
+  // What a checkpoint covers is not trained again: its metrics must be there before it.
+  RETURN_IF_ERROR(FromAgent(metrics_.Flush()));
+  const absl::Duration start = options_.clock->Monotonic();
   v1::Checkpoint checkpoint;
   checkpoint.set_step(engine_->completed_steps());
   checkpoint.set_folder(folders_.Checkpoint(checkpoint.step()));
@@ -178,6 +218,7 @@ absl::Status Run::SaveCheckpoint() {
   const auto obsolete = link_->CommitCheckpoint(checkpoint);
   RETURN_IF_ERROR(FromAgent(obsolete.status()));
   checkpoint_step_ = checkpoint.step();
+  longest_save_ = std::max(longest_save_, options_.clock->Monotonic() - start);
   Say(absl::StrCat("checkpoint ", checkpoint.folder()));
   report_.set_checkpoint_folder(checkpoint.folder());
   RemoveFolders(*obsolete);
@@ -197,12 +238,13 @@ void Run::RestoreProgress() {
   report_.set_checkpoint_folder(assignment_.resume_from().folder());
   const absl::StatusOr<std::string> text = ReadFile(folders_.Progress(), kProgressLimitBytes);
   if (!text.ok()) return;
-  const auto json = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || json.value("steps", int64_t{-1}) != report_.steps()) return;
-  report_.set_tokens(json.value("tokens", int64_t{0}));
-  report_.set_nonfinite_steps(json.value("nonfinite_steps", int64_t{0}));
-  report_.set_peak_memory_bytes(json.value("peak_memory_bytes", int64_t{0}));
-  if (json["final_loss"].is_number()) report_.set_final_loss(json["final_loss"]);
+  const absl::StatusOr<nlohmann::json> json = ParseStrictJson(*text, folders_.Progress());
+  if (!json.ok() || CountOf(*json, "steps") != report_.steps()) return;
+  report_.set_tokens(CountOf(*json, "tokens"));
+  report_.set_nonfinite_steps(CountOf(*json, "nonfinite_steps"));
+  report_.set_peak_memory_bytes(CountOf(*json, "peak_memory_bytes"));
+  const auto loss = json->find("final_loss");
+  if (loss != json->end() && loss->is_number()) report_.set_final_loss(*loss);
 }
 
 absl::Status Run::Complete() {

@@ -1,7 +1,6 @@
 // One attempt of a job, from its assignment to the last report.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <ostream>
@@ -14,6 +13,8 @@
 #include "worker/trainer/agent_link.h"
 #include "worker/trainer/failure.h"
 #include "worker/trainer/job_folders.h"
+#include "worker/trainer/metric_queue.h"
+#include "worker/trainer/stop_request.h"
 
 namespace octavo::trainer {
 
@@ -25,8 +26,10 @@ struct RunOptions {
   int threads = 0;           // of the CPU backend; 0: one per core
   PrepareEngine prepare = &engine::Engine::Prepare;
   const Clock* clock = nullptr;
-  const std::atomic<bool>* stop = nullptr;  // set by SIGTERM; obeyed between steps
-  std::ostream* out = nullptr;              // lines for people
+  const StopRequest* stop = nullptr;  // set by SIGTERM; obeyed between steps
+  absl::Duration stop_grace;          // from then until SIGKILL; see Run::HasTimeToSave
+  int64_t most_waiting_steps = 1000;  // of metrics that the agent has not taken yet
+  std::ostream* out = nullptr;        // lines for people
 };
 
 class Run {
@@ -46,6 +49,10 @@ class Run {
   absl::Status CheckResumeFolder() const;
   absl::Status OpenEngine();
   absl::Status Train();
+  absl::Status Stop();
+  // Whether a checkpoint will be committed before the grace ends: if the longest one of this
+  // attempt, and half of that again, fits into what is left of it. Unmeasured, it does not.
+  bool HasTimeToSave() const;
   absl::Status TakeStep();
   absl::Status SaveCheckpoint();
   absl::Status SaveProgress() const;
@@ -71,6 +78,8 @@ class Run {
   std::vector<float> tokens_per_second_;  // one a step of this attempt, for the median
   absl::Duration last_line_ = -absl::InfiniteDuration();
   int64_t checkpoint_step_ = 0;  // of the newest committed checkpoint
+  absl::Duration longest_save_;  // zero: none was saved
+  MetricQueue metrics_;          // uses `link_`
 };
 
 }  // namespace octavo::trainer

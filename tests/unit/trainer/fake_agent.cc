@@ -33,6 +33,9 @@ grpc::Status FakeAgent::BeginTrainerCheckpoint(grpc::ServerContext*,
                                                const v1::BeginTrainerCheckpointRequest* request,
                                                v1::BeginTrainerCheckpointResponse*) {
   calls.push_back("begin " + std::to_string(request->step()));
+  if (request->step() == refuse_begin_of_step) {
+    return {grpc::StatusCode::INVALID_ARGUMENT, "not this one"};
+  }
   return grpc::Status::OK;
 }
 

@@ -22,6 +22,7 @@ class FakeAgent final : public v1::TrainerService::Service {
 
   v1::Assignment assignment;
   grpc::Status on_commit;                     // its answer to a commit
+  int64_t refuse_begin_of_step = 0;           // 0: of none
   std::vector<std::string> obsolete_folders;  // and what it wants to have removed
 
   std::vector<std::string> calls;  // "metrics 1", "begin 1", "commit 1", "finish"

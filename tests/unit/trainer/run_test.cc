@@ -8,6 +8,7 @@
 #include <new>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <stdexcept>
 
 #include "base/file.h"
 #include "base/status.h"
@@ -30,8 +31,11 @@ struct Script {
   absl::Status save;
   absl::Status step;  // of step `failing_step`
   int64_t failing_step = 0;
-  bool out_of_memory = false;         // throws std::bad_alloc instead
-  std::atomic<bool>* stop = nullptr;  // set in step `stop_step`
+  bool out_of_memory = false;   // throws std::bad_alloc instead
+  bool throws = false;          // throws another exception, in Prepare or in a step
+  StopRequest* stop = nullptr;  // set in step `stop_step`, now
+  SimulatedClock* clock = nullptr;
+  absl::Duration save_time;
   int64_t stop_step = 0;
 };
 
@@ -52,7 +56,10 @@ class CountingEngine final : public engine::Engine {
     engine::StepReport report;
     report.step = ++completed_;
     if (report.step == script_.failing_step) return script_.step;
-    if (report.step == script_.stop_step) *script_.stop = true;
+    if (script_.throws) throw std::runtime_error("type must be number, but is string");
+    if (report.step == script_.stop_step) {
+      script_.stop->Set(absl::ToInt64Nanoseconds(script_.clock->Monotonic()));
+    }
     report.loss = 5.0 - 0.1 * static_cast<double>(report.step);
     report.step_tokens = 100;
     report.total_tokens = 100 * report.step;
@@ -62,6 +69,7 @@ class CountingEngine final : public engine::Engine {
   }
   absl::StatusOr<std::string> SaveCheckpoint(const std::string& folder) override {
     if (!script_.save.ok()) return script_.save;
+    script_.clock->Advance(script_.save_time);
     if (fs::exists(folder)) return absl::AlreadyExistsError(folder);
     const std::string manifest = "step " + std::to_string(completed_);
     RETURN_IF_ERROR(MakeFolderWithFile(folder, manifest));
@@ -105,6 +113,7 @@ class RunTest : public ::testing::Test {
   }
   End Execute() {
     script_.stop = &stop_;
+    script_.clock = &clock_;
     AgentLink link(agent_->address(), absl::Seconds(20));
     octavo::trainer::Run run(
         *link.Begin(), &link,
@@ -113,10 +122,12 @@ class RunTest : public ::testing::Test {
          .prepare = [this](const engine::RunPlan& plan, const std::string&,
                            kernels::Backend*) -> absl::StatusOr<std::unique_ptr<engine::Engine>> {
            if (!script_.prepare.ok()) return script_.prepare;
+           if (prepare_throws_) throw std::runtime_error("[json.exception] cannot use at()");
            return std::make_unique<CountingEngine>(script_, plan.steps);
          },
          .clock = &clock_,
          .stop = &stop_,
+         .stop_grace = absl::Seconds(5),
          .out = &out_});
     return run.Execute();
   }
@@ -139,12 +150,13 @@ class RunTest : public ::testing::Test {
     return agent_->finished.value_or(v1::FinishRequest()).failure();
   }
 
-  SystemClock clock_;
+  SimulatedClock clock_;
   const testing_support::TemporaryFolder temporary_;
   const std::string folder_ = temporary_.path();
   std::unique_ptr<FakeAgent> agent_;
   Script script_;
-  std::atomic<bool> stop_{false};
+  StopRequest stop_;
+  bool prepare_throws_ = false;
   std::ostringstream out_;
 };
 
@@ -264,8 +276,60 @@ TEST_F(RunTest, AnUnwritableOutputFolderIsAFaultOfTheStorage) {
   EXPECT_EQ(FailureOf(Execute()).cause(), v1::FAILURE_CAUSE_STORAGE);
 }
 
+TEST_F(RunTest, AnExceptionThatNobodyForesawIsOneLine) {
+  prepare_throws_ = true;
+  v1::Failure failure = FailureOf(Execute());
+  EXPECT_EQ(failure.cause(), v1::FAILURE_CAUSE_INVALID_INPUT) << "another try would meet it again";
+  EXPECT_EQ(failure.message(), "reading the job's inputs: [json.exception] cannot use at()");
+  prepare_throws_ = false;
+  script_.throws = true;
+  failure = FailureOf(Execute());
+  EXPECT_EQ(failure.cause(), v1::FAILURE_CAUSE_INTERNAL);
+  EXPECT_EQ(failure.message(), "training: type must be number, but is string");
+}
+
+TEST_F(RunTest, AProgressFileThatIsNoneIsIgnored) {
+  for (const char* text : {R"({"steps": "4"})", R"({"steps": 4, "tokens": []})", "[4]", "{",
+                           R"({"final_loss": {}})", R"({"steps": 4, "steps": 4})"}) {
+    ResumeFrom(4, 2);
+    ASSERT_TRUE(WriteFileAtomically(Root() + "/progress.json", text).ok());
+    ASSERT_EQ(Execute(), End::kReported) << text;
+    EXPECT_EQ(agent_->finished->report().tokens(), 0) << text;
+  }
+}
+
+TEST_F(RunTest, AStopSavesACheckpointThatFitsIntoTheGrace) {
+  script_.save_time = absl::Seconds(2);
+  script_.stop_step = 3;
+  EXPECT_EQ(Execute(), End::kStopped);
+  EXPECT_THAT(agent_->calls, ElementsAre("metrics 1", "metrics 2", "begin 2", "commit 2",
+                                         "metrics 3", "begin 3", "commit 3"));
+}
+
+TEST_F(RunTest, AStopRightAfterACheckpointSavesNoSecondOne) {
+  script_.stop_step = 2;
+  script_.save_time = absl::Seconds(1);
+  EXPECT_EQ(Execute(), End::kStopped);
+  EXPECT_THAT(agent_->calls, ElementsAre("metrics 1", "metrics 2", "begin 2", "commit 2"));
+}
+
+TEST_F(RunTest, AStopWaitsForNoCheckpointOfUnknownLength) {
+  script_.stop_step = 1;
+  EXPECT_EQ(Execute(), End::kStopped);
+  EXPECT_THAT(agent_->calls, ElementsAre("metrics 1"));
+}
+
+TEST_F(RunTest, AStopGoesOnWhenItsCheckpointIsRefused) {
+  script_.save_time = absl::Seconds(2);
+  script_.stop_step = 3;
+  agent_->refuse_begin_of_step = 3;
+  EXPECT_EQ(Execute(), End::kStopped);
+  EXPECT_THAT(out_.str(), HasSubstr("could not save a checkpoint"));
+}
+
 TEST_F(RunTest, AStopIsObeyedBetweenStepsWithoutAReport) {
   script_.stop_step = 3;
+  script_.save_time = absl::Seconds(4);  // half of that again is beyond the 5 of the grace
   EXPECT_EQ(Execute(), End::kStopped);
   EXPECT_THAT(agent_->calls,
               ElementsAre("metrics 1", "metrics 2", "begin 2", "commit 2", "metrics 3"));
