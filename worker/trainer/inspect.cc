@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <set>
 #include <string>
@@ -132,8 +133,14 @@ v1::ValidateJobResponse InspectJob(v1::JobSpec spec) {
       MakeRunPlan(violations.empty() ? spec : WithoutViolations(spec, violations));
   if (!plan.ok()) return response;  // its violations are listed already
 
-  const engine::Inspection inspection =
-      engine::Inspect(*plan, PlaceOfJob(spec.resources().device_kind()));
+  const engine::Place place = PlaceOfJob(spec.resources().device_kind());
+  engine::Inspection inspection;
+  try {
+    inspection = engine::Inspect(*plan, place);
+  } catch (const std::exception& error) {
+    Add("stages[0]", absl::StrCat("reading the job's inputs: ", error.what()), &response);
+    return response;
+  }
   for (const engine::InspectionProblem& problem : inspection.problems) {
     const std::string field = absl::StrCat("stages[0].", problem.field);
     if (known.count(field) == 0) Add(field, problem.message, &response);

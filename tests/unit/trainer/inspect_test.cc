@@ -80,5 +80,56 @@ TEST_F(InspectJobTest, AcceptsAnOutputFolderThatIsStillToBeMade) {
               Not(Contains("output_folder")));
 }
 
+// Files of a model folder and of data as others may leave them. Each must end as a violation of its
+// field, and none may end the program.
+TEST_F(InspectJobTest, LivesThroughGarbage) {
+  const std::string deep = std::string(300'000, '[') + std::string(300'000, ']');
+  const std::vector<std::string> garbage = {
+      "",
+      "{",
+      "[]",
+      "null",
+      "7",
+      "\"\"",
+      std::string(1000, '\0'),
+      "\xff\xfe\x00",
+      R"({"a": 1, "a": 2})",
+      R"({"model": []})",
+      R"({"model": {"vocab": 7, "type": "BPE"}})",
+      R"({"added_tokens": [{"content": "x", "id": "2"}], "model": [1]})",
+      R"({"eos_token": {"content": []}, "eos_token_id": {}, "weight_map": {"a": 1}})",
+      R"({"eos_token_id": 18446744073709551615, "vocab_size": -1, "model_type": "llama"})",
+      R"({"weight_map": {"a": "../../etc/passwd"}})",
+      "{\"unknown\": " + deep + "}",
+      deep,
+      "{\"pre_tokenizer\": " + deep + "}"};
+  const std::vector<std::string> files = {"config.json",       "generation_config.json",
+                                          "tokenizer.json",    "tokenizer_config.json",
+                                          "model.safetensors", "model.safetensors.index.json",
+                                          "data.jsonl",        "data.json",
+                                          "data.txt.gz"};
+  for (const std::string& file : files) {
+    for (const std::string& content : garbage) {
+      const testing_support::TemporaryFolder model;
+      for (const std::string& other : files) model.Write(other, "{}");
+      model.Write(file, content);
+      v1::JobSpec spec = SpecWithoutInputs(folder_.path());
+      v1::Stage* stage = spec.mutable_stages(0);
+      stage->mutable_model()->set_folder(model.path());
+      stage->mutable_data()->clear_files();
+      for (const char* data : {"data.jsonl", "data.json", "data.txt.gz"}) {
+        stage->mutable_data()->add_files(model.At(data));
+      }
+      const v1::ValidateJobResponse response = InspectJob(spec);
+      EXPECT_THAT(Fields(response), Contains("stages[0].model.folder"))
+          << file << ": " << content.substr(0, 80);
+      for (const v1::Violation& violation : response.violations()) {
+        EXPECT_NE(violation.message(), "");
+        EXPECT_NE(violation.field(), "stages[0]") << "thrown: " << violation.message();
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace octavo::trainer
