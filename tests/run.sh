@@ -72,7 +72,7 @@ if [ ${#label[@]} -eq 0 ]; then
   # compile; Debian's gRPC is not instrumented.
   echo "building (preset asan)"
   build asan base_test proto_test kernels_test emulation_test device_check fuzz_replay_test
-  run_tests asan -R '^unit\.|^emulation\.'
+  run_tests asan -R '^unit\.|^emulation\.' -E 'WithFloat32Products$'  # it runs engine_test, which is not built here
 fi
 
 echo "all done in $((SECONDS - started)) s"
