@@ -131,6 +131,9 @@ void FillStageDefaults(v1::Stage* stage) {
 void CheckModelAndData(const v1::Stage& stage, const Checker& check) {
   check.AbsolutePath("model.folder", stage.model().folder());
   check.OneOf("model.initialisation", stage.model().initialisation(), {"weights", "random"});
+  if (!stage.extend_checkpoint().empty()) {
+    check.AbsolutePath("extend_checkpoint", stage.extend_checkpoint());
+  }
 
   const v1::DataSource& data = stage.data();
   if (data.files().empty()) check.Add("data.files", "at least one training file is required");

@@ -12,6 +12,7 @@ namespace octavo::engine {
 namespace {
 
 constexpr char kEngine[] = "engine.version";
+constexpr char kCorpus[] = "data (SHA-256 of files, tokenizer and packing)";
 
 std::string Text(int64_t value) { return absl::StrCat(value); }
 std::string Text(double value) { return absl::StrFormat("%.17g", value); }
@@ -126,7 +127,7 @@ Fingerprint MakeFingerprint(const RunPlan& plan, const ModelConfig& config,
       {"data.sequence_length", Text(plan.data.sequence_length)},
       {"data.isolate_documents", Text(plan.data.isolate_documents)},
       {"data.tokenizer (SHA-256)", tokenizer_sha256},
-      {"data (SHA-256 of files, tokenizer and packing)", corpus_sha256},
+      {kCorpus, corpus_sha256},
       {"evaluation.holdout_tokens", Text(plan.evaluation.holdout_tokens)},
   };
   AddModel(config, &fingerprint);
@@ -149,6 +150,11 @@ std::vector<std::string> Differences(const Fingerprint& then, const Fingerprint&
     }
   }
   return differences;
+}
+
+std::string CorpusOf(const Fingerprint& fingerprint) {
+  const auto found = fingerprint.find(kCorpus);
+  return found == fingerprint.end() ? "" : found->second;
 }
 
 absl::Status CheckContinues(const Fingerprint& then, const Fingerprint& now,

@@ -37,6 +37,9 @@ enum class Continuation { kResume, kExtend };
 absl::Status CheckContinues(const Fingerprint& then, const Fingerprint& now,
                             Continuation continuation);
 
+// Its SHA-256 of the corpus; for an inspection that has not packed one.
+std::string CorpusOf(const Fingerprint& fingerprint);
+
 // "steps was 8 and is 12", ... of all entries that differ.
 std::vector<std::string> Differences(const Fingerprint& then, const Fingerprint& now);
 

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "worker/engine/checkpoint/safetensors_folder.h"
+#include "worker/engine/checkpoint/training_state.h"
 #include "worker/engine/checkpoint/weights_import.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/evaluate/exact_match.h"
@@ -24,6 +25,7 @@ class Inspector {
     InspectTokenizer();
     InspectCorpus();
     InspectExactMatch();
+    InspectExtended();
     return std::move(inspection_);
   }
 
@@ -46,7 +48,9 @@ class Inspector {
       config_ = *std::move(config);
       PlanSizes();
       AddIfBad("data.sequence_length", CheckSequenceLength(plan_, *config_));
-      if (plan_.model.initialisation == ModelPlan::Initialisation::kWeights) InspectWeights();
+      const bool loads = plan_.model.initialisation == ModelPlan::Initialisation::kWeights &&
+                         plan_.extend_checkpoint.empty();
+      if (loads) InspectWeights();
     } else {
       Add("model.folder", config.status().message());
     }
@@ -81,6 +85,18 @@ class Inspector {
     if (!tokenizer.ok()) return Add("data.tokenizer", tokenizer.status().message());
     tokenizer_ = *std::move(tokenizer);
     if (config_.has_value()) AddIfBad("data.tokenizer", CheckVocabulary(*tokenizer_, *config_));
+  }
+
+  // Its state alone: whole weights are read and hashed only by Prepare, as the corpus is.
+  void InspectExtended() {
+    if (plan_.extend_checkpoint.empty()) return;
+    const absl::StatusOr<RunState> state = ReadRunState(plan_.extend_checkpoint);
+    if (!state.ok()) return Add("extend_checkpoint", state.status().message());
+    AddIfBad("extend_checkpoint", CheckExtendedSteps(plan_, *state));
+    if (!config_.has_value() || tokenizer_ == nullptr) return;
+    const Fingerprint now =
+        MakeFingerprint(plan_, *config_, CorpusOf(state->fingerprint), tokenizer_->sha256());
+    AddIfBad("extend_checkpoint", CheckContinues(state->fingerprint, now, Continuation::kExtend));
   }
 
   void InspectCorpus() {

@@ -67,7 +67,7 @@ absl::StatusOr<engine::RunPlan> MakeRunPlan(const v1::JobSpec& spec) {
                 .initialisation = stage.model().initialisation() == "random"
                                       ? Initialisation::kRandom
                                       : Initialisation::kWeights},
-      .extend_checkpoint = "",  // no field of a job asks for it yet
+      .extend_checkpoint = stage.extend_checkpoint(),
       .data = MakeDataPlan(stage.data()),
       .recipe = MakeRecipePlan(stage.recipe()),
       .optimizer = MakeOptimizerPlan(stage.optimizer()),

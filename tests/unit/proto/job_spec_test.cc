@@ -153,6 +153,8 @@ TEST(CheckJobSpec, EachRangeIsEnforced) {
               ElementsAre(Violates("stages[0].steps", "-5 is outside")));
   EXPECT_THAT(CheckWith("stages[0].model.folder=model"),
               ElementsAre(Violates("stages[0].model.folder", "relative path")));
+  EXPECT_THAT(CheckWith("stages[0].extend_checkpoint=step-1"),
+              ElementsAre(Violates("stages[0].extend_checkpoint", "relative path")));
   EXPECT_THAT(CheckWith("stages[0].kind=sft"),
               ElementsAre(Violates("stages[0].kind", "\"sft\" is not one of cpt")));
   EXPECT_THAT(CheckWith("stages[0].schedule.warmup_steps=100"),

@@ -124,6 +124,7 @@ TEST(MakeRunPlan, EveryFieldOfTheRestIsHandedOn) {
   v1::JobSpec spec = MinimalSpec();
   v1::Stage* stage = spec.mutable_stages(0);
   stage->mutable_schedule()->set_warmup_steps(5);
+  stage->set_extend_checkpoint("/jobs/job-a/checkpoints/step-00000100.epoch-1");
   stage->mutable_schedule()->set_decay_steps(20);
   stage->mutable_batch()->set_micro_batch(4);
   stage->mutable_batch()->set_gradient_accumulation(3);
@@ -136,6 +137,7 @@ TEST(MakeRunPlan, EveryFieldOfTheRestIsHandedOn) {
   const auto plan = MakeRunPlan(spec);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->schedule.warmup_steps, 5);
+  EXPECT_EQ(plan->extend_checkpoint, "/jobs/job-a/checkpoints/step-00000100.epoch-1");
   EXPECT_EQ(plan->schedule.decay_steps, 20);
   EXPECT_EQ(plan->micro_batch, 4);
   EXPECT_EQ(plan->gradient_accumulation, 3);

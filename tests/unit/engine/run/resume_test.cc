@@ -343,6 +343,24 @@ TEST_F(ExtendedRun, NamesWhatMayNotChange) {
                     ::testing::Not(HasSubstr("steps was"))));
 }
 
+TEST_F(ExtendedRun, IsInspectedBeforeItIsSubmitted) {
+  run_.plan.steps = 12;
+  EXPECT_THAT(Inspect(run_.plan, {}).problems, ::testing::IsEmpty());
+  run_.plan.seed = 18;
+  run_.plan.steps = 8;
+  std::vector<std::string> messages;
+  for (const InspectionProblem& problem : Inspect(run_.plan, {}).problems) {
+    EXPECT_EQ(problem.field, "extend_checkpoint");
+    messages.push_back(problem.message);
+  }
+  EXPECT_THAT(messages,
+              ::testing::ElementsAre(HasSubstr("steps is 8"), HasSubstr("seed was 17 and is 18")));
+  run_.plan.extend_checkpoint = "/nonexistent";
+  const std::vector<InspectionProblem> problems = Inspect(run_.plan, {}).problems;
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_THAT(problems[0].message, HasSubstr("/nonexistent"));
+}
+
 TEST_F(ExtendedRun, NeedsAStepToTake) {
   EXPECT_THAT(Refusal(), AllOf(HasSubstr("steps is 8"), HasSubstr("has 8 behind it")));
 }
