@@ -1,4 +1,4 @@
-// Backend::QuantizedBytes without a backend, for memory plans of machines that are elsewhere.
+// Backend::QuantizedBytes without a backend, for memory estimates of machines that are elsewhere.
 #pragma once
 
 #include <cstdint>

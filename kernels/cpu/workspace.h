@@ -1,4 +1,4 @@
-// How much memory the CPU backend keeps for itself, from sizes alone: for a memory plan that is
+// How much memory the CPU backend keeps for itself, from sizes alone: for a memory estimate that is
 // made before a backend exists, or on another machine. The operations take their sizes from here.
 #pragma once
 

@@ -94,9 +94,9 @@ bool ParseBool(const YAML::Node& node, bool* value) {
   return text == "true" || text == "false";
 }
 
-class Reader {
+class YamlReader {
  public:
-  explicit Reader(Violations* violations) : violations_(violations) {}
+  explicit YamlReader(Violations* violations) : violations_(violations) {}
 
   void ReadMessage(const YAML::Node& node, const std::string& path, int depth, Message* message) {
     if (!node.IsMap() || depth > kMaxDepth) {
@@ -303,7 +303,7 @@ ParsedSpec ParseJobSpec(const std::string& text, const std::vector<std::string>&
     if (root.IsMap()) {
       for (const std::string& one : overrides) ApplyOverride(one, &root, &result.violations);
     }
-    Reader(&result.violations).ReadMessage(root, "", 0, &result.spec);
+    YamlReader(&result.violations).ReadMessage(root, "", 0, &result.spec);
   } catch (const YAML::Exception& error) {
     Add(&result.violations, kWholeFile,
         error.mark.is_null() ? absl::StrCat("not YAML: ", error.msg)

@@ -14,7 +14,7 @@
 #include "server/rpc/checks.h"
 #include "worker/engine/model/config.h"
 #include "worker/engine/precision/policy.h"
-#include "worker/trainer/recipe_plan.h"
+#include "worker/trainer/recipe_spec.h"
 
 namespace octavo::rpc {
 namespace {
@@ -48,7 +48,7 @@ engine::RunShape DescribeRun(const v1::Stage& stage, const engine::ModelShape& m
   if (stage.recipe().keep_bf16().empty() && stage.recipe().rules().empty()) return run;
   // A pattern that matches nothing is the trainer's to report.
   const absl::StatusOr<engine::PrecisionPolicy> policy = engine::PrecisionPolicy::Create(
-      trainer::MakeRecipePlan(stage.recipe()), engine::PlanParameters(model));
+      trainer::MakeRecipeSpec(stage.recipe()), engine::LayOutParameters(model));
   if (!policy.ok()) return run;
   run.fp8 = policy->any_fp8();
   run.linears = policy->linear_forms();
@@ -89,7 +89,7 @@ std::vector<v1::Violation> CompleteSpec(v1::JobSpec* spec) {
   return CheckJobSpec(*spec);
 }
 
-int64_t PlanJobMemory(const v1::JobSpec& spec) {
+int64_t EstimateJobMemory(const v1::JobSpec& spec) {
   if (spec.resources().memory_bytes() > 0) return spec.resources().memory_bytes();
   const std::string& folder = spec.stages(0).model().folder();
   if (!HasRegularConfig(folder)) return 0;
@@ -97,7 +97,7 @@ int64_t PlanJobMemory(const v1::JobSpec& spec) {
   if (!config.ok()) return 0;
   const engine::Place place = {.backend = spec.resources().device_kind() == "gpu" ? "cuda" : "cpu",
                                .machine = kAnyMachine};
-  return engine::PlanMemory(config->shape, DescribeRun(spec.stages(0), config->shape), place)
+  return engine::EstimateMemory(config->shape, DescribeRun(spec.stages(0), config->shape), place)
       .total();
 }
 

@@ -21,10 +21,10 @@ absl::Status ViolationsStatus(const std::vector<v1::Violation>& violations);
 // Fills in defaults and checks the spec alone.
 std::vector<v1::Violation> CompleteSpec(v1::JobSpec* spec);
 
-// Bytes that the job needs on its device: what the spec says, else the memory plan of its model. 0
+// Bytes that the job needs on its device: what the spec says, else the estimate for its model. 0
 // when config.json cannot be read here: workers may see folders that the coordinator does not.
 // Reads a file.
-int64_t PlanJobMemory(const v1::JobSpec& spec);
+int64_t EstimateJobMemory(const v1::JobSpec& spec);
 
 // The baseline job exists and has succeeded.
 std::vector<v1::Violation> CheckBaseline(const v1::JobSpec& spec, const core::Core& core);

@@ -125,7 +125,7 @@ class JobService final : public v1::JobService::CallbackService {
         [loop = shell_.loop, submit = std::move(submit), deadline = deadline,
          reply = std::move(reply)](absl::StatusOr<storage::StoreReader*> reader) mutable {
           if (!reader.ok()) return reply.Finish(reader.status());
-          submit.memory_bytes = PlanJobMemory(submit.request.spec());
+          submit.memory_bytes = EstimateJobMemory(submit.request.spec());
           const CoreLoop::Cost cost = {
               .deadline = deadline, .bytes = static_cast<int64_t>(submit.request.ByteSizeLong())};
           loop->PostPrepared(

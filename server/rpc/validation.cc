@@ -128,7 +128,7 @@ void Validate(Shell& shell, const v1::JobSpec& spec, absl::Duration deadline,
                        absl::StatusOr<storage::StoreReader*> reader) mutable {
     if (!reader.ok()) return validation.reply.Finish(reader.status());
     if (validation.fields_are_right) {
-      validation.planned_here = PlanJobMemory(validation.response.spec());
+      validation.planned_here = EstimateJobMemory(validation.response.spec());
     }
     loop->PostRead(
         [validation = std::move(validation)](absl::StatusOr<CoreLoop::Context*> context) mutable {

@@ -22,7 +22,7 @@
 #include "proto/support/job_spec.h"
 #include "tests/bench/figure.h"
 #include "worker/engine/engine.h"
-#include "worker/trainer/run_plan.h"
+#include "worker/trainer/run_spec.h"
 
 namespace octavo::bench {
 namespace {
@@ -48,7 +48,7 @@ struct Result {
   engine::FinalReport report;
 };
 
-absl::StatusOr<engine::RunPlan> ReadPlan(const Options& options, const std::string& recipe,
+absl::StatusOr<engine::RunSpec> ReadSpec(const Options& options, const std::string& recipe,
                                          uint64_t seed) {
   ASSIGN_OR_RETURN(const std::string text, ReadFile(options.job_file, int64_t{1} << 20));
   std::vector<std::string> overrides = options.overrides;
@@ -64,15 +64,15 @@ absl::StatusOr<engine::RunPlan> ReadPlan(const Options& options, const std::stri
     return absl::InvalidArgumentError(JoinViolations(parsed.violations));
   }
   FillDefaults(&parsed.spec);
-  return trainer::MakeRunPlan(parsed.spec);
+  return trainer::MakeRunSpec(parsed.spec);
 }
 
 absl::StatusOr<Result> Learn(const Options& options, const std::string& recipe, uint64_t seed) {
-  ASSIGN_OR_RETURN(const engine::RunPlan plan, ReadPlan(options, recipe, seed));
+  ASSIGN_OR_RETURN(const engine::RunSpec spec, ReadSpec(options, recipe, seed));
   ASSIGN_OR_RETURN(const std::unique_ptr<kernels::Backend> backend,
                    kernels::OpenBackend("cpu", {.memory_bytes = 0, .threads = options.threads}));
   ASSIGN_OR_RETURN(const std::unique_ptr<engine::Engine> engine,
-                   engine::Engine::Prepare(plan, "", backend.get()));
+                   engine::Engine::Prepare(spec, "", backend.get()));
   std::ofstream curves;
   if (!options.curves.empty()) curves.open(options.curves, std::ios::app);
   Result result;

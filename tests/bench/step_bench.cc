@@ -54,24 +54,24 @@ struct Measurement {
   OperationSeconds operations;  // of the mean step
 };
 
-engine::RunPlan MakePlan(const Options& options, const std::string& model, int64_t micro_batch,
+engine::RunSpec MakeSpec(const Options& options, const std::string& model, int64_t micro_batch,
                          bool fp8) {
-  engine::RunPlan plan;
-  plan.model = {.folder = absl::StrCat(options.folder, "/", model),
-                .initialisation = engine::ModelPlan::Initialisation::kRandom};
-  plan.data.files = {options.folder + "/text.txt"};
-  plan.data.tokenizer = engine::DataPlan::TokenizerKind::kByte;
-  plan.data.sequence_length = options.sequence;
-  plan.recipe.precision =
-      fp8 ? engine::RecipePlan::Precision::kFp8 : engine::RecipePlan::Precision::kBf16;
-  plan.optimizer.learning_rate = 1e-4;
-  plan.optimizer.min_learning_rate = 1e-5;
-  plan.evaluation.holdout_tokens = 0;
-  plan.micro_batch = micro_batch;
-  plan.steps = options.steps + 1;
-  plan.seed = 1;
-  plan.probe_every_steps = 0;
-  return plan;
+  engine::RunSpec spec;
+  spec.model = {.folder = absl::StrCat(options.folder, "/", model),
+                .initialisation = engine::ModelSpec::Initialisation::kRandom};
+  spec.data.files = {options.folder + "/text.txt"};
+  spec.data.tokenizer = engine::DataSpec::TokenizerKind::kByte;
+  spec.data.sequence_length = options.sequence;
+  spec.recipe.precision =
+      fp8 ? engine::RecipeSpec::Precision::kFp8 : engine::RecipeSpec::Precision::kBf16;
+  spec.optimizer.learning_rate = 1e-4;
+  spec.optimizer.min_learning_rate = 1e-5;
+  spec.evaluation.holdout_tokens = 0;
+  spec.micro_batch = micro_batch;
+  spec.steps = options.steps + 1;
+  spec.seed = 1;
+  spec.probe_every_steps = 0;
+  return spec;
 }
 
 double ProcessorSeconds() {
@@ -88,11 +88,11 @@ OperationSeconds SecondsSoFar(const kernels::Backend& backend) {
   return seconds;
 }
 
-absl::StatusOr<Measurement> MeasureHere(const engine::RunPlan& plan, int threads) {
+absl::StatusOr<Measurement> MeasureHere(const engine::RunSpec& spec, int threads) {
   ASSIGN_OR_RETURN(const std::unique_ptr<kernels::Backend> backend,
                    kernels::OpenBackend("cpu", {.memory_bytes = 0, .threads = threads}));
   ASSIGN_OR_RETURN(const std::unique_ptr<engine::Engine> engine,
-                   engine::Engine::Prepare(plan, "", backend.get()));
+                   engine::Engine::Prepare(spec, "", backend.get()));
   backend->TimeOperations();
   const engine::Place place = engine::PlaceOf(backend->Describe());
   std::vector<double> seconds;
@@ -119,18 +119,18 @@ absl::StatusOr<Measurement> MeasureHere(const engine::RunPlan& plan, int threads
   for (const double value : seconds) result.mean_seconds += value / count;
   std::nth_element(seconds.begin(), seconds.begin() + seconds.size() / 2, seconds.end());
   result.seconds = seconds[seconds.size() / 2];
-  result.plan_bytes = static_cast<double>(engine::Inspect(plan, place).memory.total());
+  result.plan_bytes = static_cast<double>(engine::Inspect(spec, place).memory.total());
   return result;
 }
 
 // MeasureHere in a child process. It is forked before this process has started any thread.
-absl::StatusOr<Measurement> MeasureApart(const engine::RunPlan& plan, int threads) {
+absl::StatusOr<Measurement> MeasureApart(const engine::RunSpec& spec, int threads) {
   int ends[2];
   if (pipe(ends) != 0) return absl::ErrnoToStatus(errno, "pipe");
   const pid_t child = fork();
   if (child < 0) return absl::ErrnoToStatus(errno, "fork");
   if (child == 0) {
-    const absl::StatusOr<Measurement> measured = MeasureHere(plan, threads);
+    const absl::StatusOr<Measurement> measured = MeasureHere(spec, threads);
     if (!measured.ok()) {
       std::fprintf(stderr, "step_bench: %s\n", std::string(measured.status().message()).c_str());
     }
@@ -163,7 +163,7 @@ void PrintMeasurement(const std::string& name, const Measurement& measured,
   Print({name + "/tokens_per_second", rate, "tokens/s", bf16_rate});
   Print({name + "/peak_memory", measured.peak_bytes, "bytes", against(&Measurement::peak_bytes)});
   Print({name + "/peak_memory_of_plan", measured.peak_bytes, "bytes",
-         Baseline{"memory plan", measured.plan_bytes}});
+         Baseline{"memory estimate", measured.plan_bytes}});
 }
 
 // Where the mean step's time went; kinds that did not run are left out.
@@ -182,11 +182,11 @@ void PrintOperations(const std::string& name, const Measurement& measured) {
 absl::Status MeasureShape(const Options& options, const std::string& model, int64_t micro_batch) {
   const std::string name = absl::StrCat("step/", model, "/", micro_batch, "x", options.sequence);
   ASSIGN_OR_RETURN(const Measurement bf16,
-                   MeasureApart(MakePlan(options, model, micro_batch, false), options.threads));
+                   MeasureApart(MakeSpec(options, model, micro_batch, false), options.threads));
   PrintMeasurement(name + "/bf16", bf16, nullptr);
   PrintOperations(name + "/bf16", bf16);
   ASSIGN_OR_RETURN(const Measurement fp8,
-                   MeasureApart(MakePlan(options, model, micro_batch, true), options.threads));
+                   MeasureApart(MakeSpec(options, model, micro_batch, true), options.threads));
   PrintMeasurement(name + "/fp8", fp8, &bf16);
   PrintOperations(name + "/fp8", fp8);
   return absl::OkStatus();

@@ -32,7 +32,7 @@ inline double StandardNormal(std::mt19937& generator) {
 inline ValueMap RandomWeights(const engine::ModelShape& shape, uint32_t seed) {
   std::mt19937 generator(seed);
   ValueMap weights;
-  for (const engine::ParameterSpec& parameter : engine::PlanParameters(shape).parameters) {
+  for (const engine::ParameterSpec& parameter : engine::LayOutParameters(shape).parameters) {
     double scale = 1.2 / std::sqrt(static_cast<double>(parameter.columns));
     double mean = 0;
     if (parameter.kind == engine::ParameterKind::kEmbedding) scale = shape.tied ? 0.15 : 0.5;
@@ -76,14 +76,14 @@ class Model {
  public:
   struct Options {
     engine::ModelConfig config;
-    engine::RecipePlan recipe;
+    engine::RecipeSpec recipe;
     int64_t max_tokens = 0;
     bool for_training = true;
   };
 
   Model(const Options& options, const ValueMap& weights,
         std::unique_ptr<kernels::Backend> backend = nullptr)
-      : backend_(std::move(backend)), layout_(engine::PlanParameters(options.config.shape)) {
+      : backend_(std::move(backend)), layout_(engine::LayOutParameters(options.config.shape)) {
     if (backend_ == nullptr) backend_ = Take(kernels::OpenBackend("cpu", {}));
     parameters_ = std::make_unique<engine::Parameters>(
         Take(engine::Parameters::Create(layout_, backend_.get())));
@@ -120,14 +120,14 @@ class Model {
   }
   // What the last step and the weights at hand have left.
   engine::StepReading ReadStep() { return Take(transformer_->step().Read()); }
-  engine::LossSum Evaluate(const engine::Batch& batch, engine::RecipePlan::Precision precision) {
+  engine::LossSum Evaluate(const engine::Batch& batch, engine::RecipeSpec::Precision precision) {
     return Evaluate(batch, PolicyOf(precision));
   }
   engine::LossSum Evaluate(const engine::Batch& batch, const engine::PolicyTable& policy) {
     return Take(transformer_->Evaluate(batch, policy));
   }
   std::vector<float> Logits(const engine::Batch& batch, const std::vector<int64_t>& indices,
-                            engine::RecipePlan::Precision precision) {
+                            engine::RecipeSpec::Precision precision) {
     return Take(transformer_->Logits(batch, indices, PolicyOf(precision)));
   }
   void ClearGradients() {
@@ -162,8 +162,8 @@ class Model {
     }
   }
   // The recipe's at the step at hand, or BF16 everywhere.
-  engine::PolicyTable PolicyOf(engine::RecipePlan::Precision precision) const {
-    return precision == engine::RecipePlan::Precision::kFp8 ? transformer_->policy()
+  engine::PolicyTable PolicyOf(engine::RecipeSpec::Precision precision) const {
+    return precision == engine::RecipeSpec::Precision::kFp8 ? transformer_->policy()
                                                             : engine::PolicyTable();
   }
   int64_t Bytes() const { return layout_.elements * static_cast<int64_t>(sizeof(float)); }

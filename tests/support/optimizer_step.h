@@ -10,10 +10,10 @@ namespace octavo::testing_support {
 
 class OptimizerSteps {
  public:
-  OptimizerSteps(const engine::OptimizerPlan& plan, const engine::ParameterLayout& layout,
+  OptimizerSteps(const engine::OptimizerSpec& spec, const engine::ParameterLayout& layout,
                  kernels::Backend* backend)
       : backend_(backend),
-        optimizer_(plan, backend),
+        optimizer_(spec, backend),
         record_(Take(engine::StepRecord::Create(layout, backend))) {}
 
   engine::StepRecord& record() { return record_; }

@@ -7,9 +7,9 @@
 
 namespace octavo::testing_support {
 
-inline constexpr engine::RecipePlan::Precision kFp8 = engine::RecipePlan::Precision::kFp8;
-inline constexpr engine::RecipePlan::Precision kBf16 = engine::RecipePlan::Precision::kBf16;
-inline constexpr engine::RecipePlan::Precision kBothPrecisions[] = {kFp8, kBf16};
+inline constexpr engine::RecipeSpec::Precision kFp8 = engine::RecipeSpec::Precision::kFp8;
+inline constexpr engine::RecipeSpec::Precision kBf16 = engine::RecipeSpec::Precision::kBf16;
+inline constexpr engine::RecipeSpec::Precision kBothPrecisions[] = {kFp8, kBf16};
 
 // Ragged against tiles of 128 on purpose.
 inline engine::ModelConfig TinyLlama() {
@@ -24,11 +24,11 @@ inline engine::ModelConfig TinyLlama() {
   return config;
 }
 
-inline engine::RecipePlan Recipe(engine::RecipePlan::Precision precision) {
+inline engine::RecipeSpec Recipe(engine::RecipeSpec::Precision precision) {
   return {.precision = precision, .keep_bf16 = {}};
 }
 
-inline Model MakeModel(const engine::ModelConfig& config, const engine::RecipePlan& recipe,
+inline Model MakeModel(const engine::ModelConfig& config, const engine::RecipeSpec& recipe,
                        int64_t max_tokens = 128) {
   return Model({.config = config, .recipe = recipe, .max_tokens = max_tokens},
                RandomWeights(config.shape, 7));

@@ -1,4 +1,4 @@
-// A small random model on a small text, as a plan whose files lie in a temporary folder.
+// A small random model on a small text, as a spec whose files lie in a temporary folder.
 #pragma once
 
 #include <memory>
@@ -47,31 +47,31 @@ inline std::string TinyText(int documents) {
 struct TinyRun {
   TinyRun() : backend(*kernels::OpenBackend("cpu", {.threads = 1})) {
     folder.Write("model/config.json", kTinyConfig);
-    plan.model = {.folder = folder.At("model"),
-                  .initialisation = engine::ModelPlan::Initialisation::kRandom};
-    plan.data.files = {folder.Write("train.txt", TinyText(200))};
-    plan.data.document_separator = "\n";
-    plan.data.tokenizer = engine::DataPlan::TokenizerKind::kByte;
-    plan.data.sequence_length = 48;
-    plan.data.holdout_fraction = 0.1;
-    plan.optimizer.learning_rate = 3e-3;
-    plan.optimizer.min_learning_rate = 3e-4;
-    plan.schedule = {.kind = engine::SchedulePlan::Kind::kWsd, .warmup_steps = 2, .decay_steps = 2};
-    plan.evaluation.holdout_tokens = 200;
-    plan.micro_batch = 2;
-    plan.gradient_accumulation = 2;
-    plan.steps = 8;
-    plan.seed = 17;
-    plan.probe_every_steps = 4;
+    spec.model = {.folder = folder.At("model"),
+                  .initialisation = engine::ModelSpec::Initialisation::kRandom};
+    spec.data.files = {folder.Write("train.txt", TinyText(200))};
+    spec.data.document_separator = "\n";
+    spec.data.tokenizer = engine::DataSpec::TokenizerKind::kByte;
+    spec.data.sequence_length = 48;
+    spec.data.holdout_fraction = 0.1;
+    spec.optimizer.learning_rate = 3e-3;
+    spec.optimizer.min_learning_rate = 3e-4;
+    spec.schedule = {.kind = engine::ScheduleSpec::Kind::kWsd, .warmup_steps = 2, .decay_steps = 2};
+    spec.evaluation.holdout_tokens = 200;
+    spec.micro_batch = 2;
+    spec.gradient_accumulation = 2;
+    spec.steps = 8;
+    spec.seed = 17;
+    spec.probe_every_steps = 4;
   }
 
   absl::StatusOr<std::unique_ptr<engine::Engine>> Prepare(const std::string& resume = "") {
-    return engine::Engine::Prepare(plan, resume, backend.get());
+    return engine::Engine::Prepare(spec, resume, backend.get());
   }
 
   TemporaryFolder folder;
   std::unique_ptr<kernels::Backend> backend;
-  engine::RunPlan plan;
+  engine::RunSpec spec;
 };
 
 // Steps until the run is done or has made `steps`; every step must succeed.

@@ -81,7 +81,7 @@ TEST(Tidy, DependenciesPointOneWay) {
       {"server/telemetry", {"server/core", "server/storage", "proto", "base"}},
       {"server/rpc",
        {"server", "worker/engine/model/shape.h", "worker/engine/model/config.h",
-        "worker/engine/precision/policy.h", "worker/trainer/recipe_plan.h", "proto", "base"}},
+        "worker/engine/precision/policy.h", "worker/trainer/recipe_spec.h", "proto", "base"}},
       {"client", {"proto", "base"}},
   };
   const std::regex include(

@@ -66,7 +66,7 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
 
 // Everything the child needs, made before the fork: after it only async-signal-safe calls are
 // allowed, because other threads may have held any lock.
-struct ExecPlan {
+struct ExecArguments {
   char** arguments;
   char** environment;
   int standard[3];
@@ -74,7 +74,7 @@ struct ExecPlan {
   int parent;
 };
 
-[[noreturn]] void RunChild(const ExecPlan& plan) {
+[[noreturn]] void RunChild(const ExecArguments& plan) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != plan.parent) _exit(127);  // it died before the line above
@@ -111,11 +111,11 @@ absl::StatusOr<std::unique_ptr<Child>> Child::Spawn(const Options& options) {
   std::vector<std::string> environment = MergeEnvironment(options.environment);
   std::vector<char*> argument_pointers = Pointers(arguments);
   std::vector<char*> environment_pointers = Pointers(environment);
-  const ExecPlan plan = {.arguments = argument_pointers.data(),
-                         .environment = environment_pointers.data(),
-                         .standard = {in.read_end, out.write_end, error_out.write_end},
-                         .failure = failure.write_end,
-                         .parent = getpid()};
+  const ExecArguments plan = {.arguments = argument_pointers.data(),
+                              .environment = environment_pointers.data(),
+                              .standard = {in.read_end, out.write_end, error_out.write_end},
+                              .failure = failure.write_end,
+                              .parent = getpid()};
   const int pid = fork();
   if (pid < 0) return ErrnoStatus(errno, "starting", arguments[0]);
   if (pid == 0) RunChild(plan);

@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "worker/engine/model/nonfinite.h"
-#include "worker/engine/plan.h"
+#include "worker/engine/run_spec.h"
 
 namespace octavo::engine {
 
@@ -65,12 +65,12 @@ class Engine {
   virtual ~Engine() = default;
 
   // Reads model and data and allocates everything. `resume_folder` (may be empty) is a checkpoint;
-  // it must agree with the plan in everything that shapes the run, else FAILED_PRECONDITION names
-  // what changed. Without one the run starts from plan.extend_checkpoint, if any, and may differ
+  // it must agree with the spec in everything that shapes the run, else FAILED_PRECONDITION names
+  // what changed. Without one the run starts from spec.extend_checkpoint, if any, and may differ
   // from that in what Continuation allows. Going on from a checkpoint needs no model folder: where
   // that is gone, the checkpoint's own copy is read. INVALID_ARGUMENT: bad model or data.
-  // RESOURCE_EXHAUSTED: the memory plan exceeds the backend's memory.
-  static absl::StatusOr<std::unique_ptr<Engine>> Prepare(const RunPlan& plan,
+  // RESOURCE_EXHAUSTED: the memory estimate exceeds the backend's memory.
+  static absl::StatusOr<std::unique_ptr<Engine>> Prepare(const RunSpec& spec,
                                                          const std::string& resume_folder,
                                                          kernels::Backend* backend);
 
@@ -101,12 +101,12 @@ struct Inspection {
   std::vector<InspectionProblem> problems;
   std::vector<std::string> warnings;
   int64_t parameters = 0;
-  MemoryPlan memory;
+  MemoryEstimate memory;
   int64_t train_tokens = 0;
   int64_t tokens_per_step = 0;
   double epochs = 0;
   int64_t checkpoint_bytes = 0;
 };
-Inspection Inspect(const RunPlan& plan, const Place& place);
+Inspection Inspect(const RunSpec& spec, const Place& place);
 
 }  // namespace octavo::engine

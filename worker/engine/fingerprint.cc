@@ -18,13 +18,13 @@ std::string Text(int64_t value) { return absl::StrCat(value); }
 std::string Text(double value) { return absl::StrFormat("%.17g", value); }
 std::string Text(bool value) { return value ? "true" : "false"; }
 
-absl::string_view KindText(SchedulePlan::Kind kind) {
+absl::string_view KindText(ScheduleSpec::Kind kind) {
   switch (kind) {
-    case SchedulePlan::Kind::kWsd:
+    case ScheduleSpec::Kind::kWsd:
       return "wsd";
-    case SchedulePlan::Kind::kCosine:
+    case ScheduleSpec::Kind::kCosine:
       return "cosine";
-    case SchedulePlan::Kind::kConstant:
+    case ScheduleSpec::Kind::kConstant:
       return "constant";
   }
   return "";
@@ -85,13 +85,13 @@ void AddModel(const ModelConfig& config, Fingerprint* fingerprint) {
   });
 }
 
-void AddTraining(const RunPlan& plan, Fingerprint* fingerprint) {
-  const OptimizerPlan& optimizer = plan.optimizer;
-  const bool fp8 = plan.recipe.precision == RecipePlan::Precision::kFp8;
+void AddTraining(const RunSpec& spec, Fingerprint* fingerprint) {
+  const OptimizerSpec& optimizer = spec.optimizer;
+  const bool fp8 = spec.recipe.precision == RecipeSpec::Precision::kFp8;
   fingerprint->insert({
       {"recipe.name", fp8 ? "fp8" : "bf16"},
-      {"recipe.keep_bf16", absl::StrJoin(plan.recipe.keep_bf16, " ")},
-      {"recipe.rules", RulesText(plan.recipe.rules)},
+      {"recipe.keep_bf16", absl::StrJoin(spec.recipe.keep_bf16, " ")},
+      {"recipe.rules", RulesText(spec.recipe.rules)},
       {"optimizer.learning_rate", Text(optimizer.learning_rate)},
       {"optimizer.min_learning_rate", Text(optimizer.min_learning_rate)},
       {"optimizer.beta1", Text(optimizer.beta1)},
@@ -99,13 +99,13 @@ void AddTraining(const RunPlan& plan, Fingerprint* fingerprint) {
       {"optimizer.epsilon", Text(optimizer.epsilon)},
       {"optimizer.weight_decay", Text(optimizer.weight_decay)},
       {"optimizer.clip_norm", Text(optimizer.clip_norm)},
-      {"schedule.kind", std::string(KindText(plan.schedule.kind))},
-      {"schedule.warmup_steps", Text(plan.schedule.warmup_steps)},
-      {"schedule.decay_steps", Text(plan.schedule.decay_steps)},
-      {"batch.micro_batch", Text(plan.micro_batch)},
-      {"batch.gradient_accumulation", Text(plan.gradient_accumulation)},
-      {"steps", Text(plan.steps)},
-      {"seed", absl::StrCat(plan.seed)},
+      {"schedule.kind", std::string(KindText(spec.schedule.kind))},
+      {"schedule.warmup_steps", Text(spec.schedule.warmup_steps)},
+      {"schedule.decay_steps", Text(spec.schedule.decay_steps)},
+      {"batch.micro_batch", Text(spec.micro_batch)},
+      {"batch.gradient_accumulation", Text(spec.gradient_accumulation)},
+      {"steps", Text(spec.steps)},
+      {"seed", absl::StrCat(spec.seed)},
   });
 }
 
@@ -120,18 +120,18 @@ void EraseFree(Fingerprint* fingerprint) {
 
 }  // namespace
 
-Fingerprint MakeFingerprint(const RunPlan& plan, const ModelConfig& config,
+Fingerprint MakeFingerprint(const RunSpec& spec, const ModelConfig& config,
                             const std::string& corpus_sha256, const std::string& tokenizer_sha256) {
   Fingerprint fingerprint = {
       {kEngine, Text(kEngineVersion)},
-      {"data.sequence_length", Text(plan.data.sequence_length)},
-      {"data.isolate_documents", Text(plan.data.isolate_documents)},
+      {"data.sequence_length", Text(spec.data.sequence_length)},
+      {"data.isolate_documents", Text(spec.data.isolate_documents)},
       {"data.tokenizer (SHA-256)", tokenizer_sha256},
       {kCorpus, corpus_sha256},
-      {"evaluation.holdout_tokens", Text(plan.evaluation.holdout_tokens)},
+      {"evaluation.holdout_tokens", Text(spec.evaluation.holdout_tokens)},
   };
   AddModel(config, &fingerprint);
-  AddTraining(plan, &fingerprint);
+  AddTraining(spec, &fingerprint);
   return fingerprint;
 }
 

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "worker/engine/model/config.h"
-#include "worker/engine/plan.h"
+#include "worker/engine/run_spec.h"
 
 namespace octavo::engine {
 
@@ -24,7 +24,7 @@ using Fingerprint = std::map<std::string, std::string>;
 // left out: their content counts, wherever it lies. So do evaluations and probes, which change no
 // weight; only what the initial held-out loss was measured on is kept, since it is compared with
 // the final one.
-Fingerprint MakeFingerprint(const RunPlan& plan, const ModelConfig& config,
+Fingerprint MakeFingerprint(const RunSpec& spec, const ModelConfig& config,
                             const std::string& corpus_sha256, const std::string& tokenizer_sha256);
 
 // A run that was interrupted agrees in every entry. A run that extends another may take more steps

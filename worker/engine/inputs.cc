@@ -6,14 +6,14 @@
 
 namespace octavo::engine {
 
-absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const RunPlan& plan) {
-  if (plan.data.tokenizer == DataPlan::TokenizerKind::kByte) return MakeByteTokenizer();
-  return LoadTokenizer(plan.model.folder);
+absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const RunSpec& spec) {
+  if (spec.data.tokenizer == DataSpec::TokenizerKind::kByte) return MakeByteTokenizer();
+  return LoadTokenizer(spec.model.folder);
 }
 
-absl::Status CheckSequenceLength(const RunPlan& plan, const ModelConfig& config) {
-  if (plan.data.sequence_length <= config.max_positions) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("sequence_length ", plan.data.sequence_length,
+absl::Status CheckSequenceLength(const RunSpec& spec, const ModelConfig& config) {
+  if (spec.data.sequence_length <= config.max_positions) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("sequence_length ", spec.data.sequence_length,
                                                  " is above the model's max_position_embeddings ",
                                                  config.max_positions, "; write at most that"));
 }
@@ -27,29 +27,29 @@ absl::Status CheckVocabulary(const Tokenizer& tokenizer, const ModelConfig& conf
                    tokenizer.vocabulary_size()));
 }
 
-absl::Status CheckExtendedSteps(const RunPlan& plan, const RunState& state) {
-  if (plan.steps > state.step) return absl::OkStatus();
+absl::Status CheckExtendedSteps(const RunSpec& spec, const RunState& state) {
+  if (spec.steps > state.step) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat(plan.extend_checkpoint, ": steps is ", plan.steps, " and the checkpoint has ",
+      absl::StrCat(spec.extend_checkpoint, ": steps is ", spec.steps, " and the checkpoint has ",
                    state.step, " behind it already; write the steps of both runs together"));
 }
 
-MemoryPlan PlanRunMemory(const RunPlan& plan, const ModelConfig& config,
-                         const PrecisionPolicy& policy, const Place& place) {
-  return PlanMemory(config.shape,
-                    {.micro_batch = plan.micro_batch,
-                     .sequence = plan.data.sequence_length,
-                     .fp8 = policy.any_fp8(),
-                     .linears = policy.linear_forms()},
-                    place);
+MemoryEstimate EstimateRunMemory(const RunSpec& spec, const ModelConfig& config,
+                                 const PrecisionPolicy& policy, const Place& place) {
+  return EstimateMemory(config.shape,
+                        {.micro_batch = spec.micro_batch,
+                         .sequence = spec.data.sequence_length,
+                         .fp8 = policy.any_fp8(),
+                         .linears = policy.linear_forms()},
+                        place);
 }
 
 Place PlaceOf(const kernels::BackendDescription& backend) {
   return {.backend = backend.name, .machine = backend.machine};
 }
 
-int64_t MostPromptTokens(const RunPlan& plan, const ModelConfig& config) {
-  return std::min(plan.micro_batch * plan.data.sequence_length, config.max_positions);
+int64_t MostPromptTokens(const RunSpec& spec, const ModelConfig& config) {
+  return std::min(spec.micro_batch * spec.data.sequence_length, config.max_positions);
 }
 
 }  // namespace octavo::engine

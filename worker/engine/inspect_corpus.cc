@@ -22,13 +22,13 @@ struct NamedFile {
   int64_t text_bytes = 0;  // about, when unpacked
 };
 
-std::vector<NamedFile> FilesOf(const DataPlan& plan) {
+std::vector<NamedFile> FilesOf(const DataSpec& spec) {
   std::vector<NamedFile> files;
-  for (size_t i = 0; i < plan.files.size(); ++i) {
-    files.push_back({absl::StrCat("data.files[", i, "]"), plan.files[i]});
+  for (size_t i = 0; i < spec.files.size(); ++i) {
+    files.push_back({absl::StrCat("data.files[", i, "]"), spec.files[i]});
   }
-  for (size_t i = 0; i < plan.holdout_files.size(); ++i) {
-    files.push_back({absl::StrCat("data.holdout_files[", i, "]"), plan.holdout_files[i]});
+  for (size_t i = 0; i < spec.holdout_files.size(); ++i) {
+    files.push_back({absl::StrCat("data.holdout_files[", i, "]"), spec.holdout_files[i]});
   }
   return files;
 }
@@ -45,14 +45,14 @@ absl::Status MeasureFile(NamedFile* file) {
 }
 
 // Reads documents until they hold kSampleBytes.
-absl::Status CheckFirstRows(const std::string& path, const DataPlan& plan) {
+absl::Status CheckFirstRows(const std::string& path, const DataSpec& spec) {
   int64_t bytes = 0;
   DocumentCounts counts;
   const absl::Status status = ReadDocuments(
       path,
-      {.text_field = plan.text_field,
-       .separator = plan.document_separator,
-       .skip_bad_rows = plan.skip_bad_rows},
+      {.text_field = spec.text_field,
+       .separator = spec.document_separator,
+       .skip_bad_rows = spec.skip_bad_rows},
       [&](absl::string_view document) {
         bytes += static_cast<int64_t>(document.size());
         return bytes < kSampleBytes ? absl::OkStatus() : absl::CancelledError("enough");
@@ -62,13 +62,13 @@ absl::Status CheckFirstRows(const std::string& path, const DataPlan& plan) {
 }
 
 // Of each file about which nothing is known to be wrong.
-void CheckSamples(const std::vector<NamedFile>& files, const DataPlan& plan,
+void CheckSamples(const std::vector<NamedFile>& files, const DataSpec& spec,
                   CorpusInspection* inspection) {
   for (const NamedFile& file : files) {
     const bool known =
         std::any_of(inspection->problems.begin(), inspection->problems.end(),
                     [&](const InspectionProblem& problem) { return problem.field == file.field; });
-    const absl::Status status = known ? absl::OkStatus() : CheckFirstRows(file.path, plan);
+    const absl::Status status = known ? absl::OkStatus() : CheckFirstRows(file.path, spec);
     if (!status.ok()) {
       inspection->problems.push_back({file.field, std::string(status.message())});
     }
@@ -77,10 +77,10 @@ void CheckSamples(const std::vector<NamedFile>& files, const DataPlan& plan,
 
 }  // namespace
 
-CorpusInspection InspectCorpus(const DataPlan& plan, const Tokenizer* tokenizer,
+CorpusInspection InspectCorpus(const DataSpec& spec, const Tokenizer* tokenizer,
                                int64_t vocabulary) {
   CorpusInspection inspection;
-  std::vector<NamedFile> files = FilesOf(plan);
+  std::vector<NamedFile> files = FilesOf(spec);
   int64_t bytes = 0;
   for (NamedFile& file : files) {
     const absl::Status status = MeasureFile(&file);
@@ -93,7 +93,7 @@ CorpusInspection InspectCorpus(const DataPlan& plan, const Tokenizer* tokenizer,
                      " MiB: of each only the first rows were checked; tokens and epochs are not "
                      "known yet"));
   } else if (inspection.problems.empty() && tokenizer != nullptr && vocabulary != 0) {
-    const auto corpus = OpenCorpus(plan, *tokenizer, vocabulary);
+    const auto corpus = OpenCorpus(spec, *tokenizer, vocabulary);
     if (corpus.ok()) {
       inspection.train_rows = (*corpus)->report().train_rows;
       inspection.host_bytes = (*corpus)->report().host_bytes;
@@ -103,7 +103,7 @@ CorpusInspection InspectCorpus(const DataPlan& plan, const Tokenizer* tokenizer,
     inspection.problems.push_back(
         {FieldOfError(corpus.status()), std::string(corpus.status().message())});
   }
-  CheckSamples(files, plan, &inspection);
+  CheckSamples(files, spec, &inspection);
   return inspection;
 }
 

@@ -7,7 +7,7 @@
 
 #include "worker/engine/data/tokenizer.h"
 #include "worker/engine/engine.h"
-#include "worker/engine/plan.h"
+#include "worker/engine/run_spec.h"
 
 namespace octavo::engine {
 
@@ -23,7 +23,7 @@ inline constexpr int64_t kFullInspectionBytes = int64_t{64} << 20;
 
 // `tokenizer` may be null and `vocabulary` 0 where they could not be read: then the files are only
 // opened.
-CorpusInspection InspectCorpus(const DataPlan& plan, const Tokenizer* tokenizer,
+CorpusInspection InspectCorpus(const DataSpec& spec, const Tokenizer* tokenizer,
                                int64_t vocabulary);
 
 }  // namespace octavo::engine

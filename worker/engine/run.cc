@@ -22,25 +22,25 @@ constexpr int64_t kMaxConsecutiveNonfiniteSteps = 10;
 
 absl::StatusOr<std::optional<HoldoutReport>> MeasureHoldout(const RunParts& parts) {
   return EvaluateHoldout(*parts.corpus,
-                         {.token_limit = parts.plan.evaluation.holdout_tokens,
-                          .row_tokens = parts.plan.data.sequence_length,
-                          .rows_per_pass = parts.plan.micro_batch,
+                         {.token_limit = parts.spec.evaluation.holdout_tokens,
+                          .row_tokens = parts.spec.data.sequence_length,
+                          .rows_per_pass = parts.spec.micro_batch,
                           .with_recipe = parts.transformer->policy().any_fp8_forward()},
                          parts.transformer.get());
 }
 
 std::vector<Batch> Run::TakeBatches() const {
-  const RunPlan& plan = parts_.plan;
+  const RunSpec& spec = parts_.spec;
   std::vector<Batch> batches;
-  for (int64_t i = 0; i < plan.gradient_accumulation; ++i) {
+  for (int64_t i = 0; i < spec.gradient_accumulation; ++i) {
     batches.push_back(parts_.corpus->TrainBatch(
-        plan.seed, parts_.state.samples + i * plan.micro_batch, plan.micro_batch));
+        spec.seed, parts_.state.samples + i * spec.micro_batch, spec.micro_batch));
   }
   return batches;
 }
 
 absl::StatusOr<std::optional<double>> Run::ProbeBf16(const Batch& batch) {
-  const int64_t every = parts_.plan.probe_every_steps;
+  const int64_t every = parts_.spec.probe_every_steps;
   const bool fp8 = parts_.transformer->policy().any_fp8_forward();
   if (!fp8 || every == 0 || (parts_.state.step + 1) % every != 0) return std::nullopt;
   ASSIGN_OR_RETURN(const LossSum loss, parts_.transformer->Evaluate(batch, PolicyTable()));
@@ -67,7 +67,7 @@ absl::Status Run::Enqueue(const std::vector<Batch>& batches, const StepReport& r
   RETURN_IF_ERROR(parts_.optimizer->Update(parameters, parts_.transformer->step()));
   // After a step that was not applied the weights are as before, and so are their copies.
   return parts_.transformer->UpdateWeights(parameters,
-                                           std::min(report.step + 1, parts_.plan.steps));
+                                           std::min(report.step + 1, parts_.spec.steps));
 }
 
 absl::Status Run::Read(StepReport* report) {
@@ -89,7 +89,7 @@ absl::Status Run::Read(StepReport* report) {
 absl::Status Run::CountStep(const StepReport& report) {
   RunState& state = parts_.state;
   ++state.step;
-  state.samples += parts_.plan.micro_batch * parts_.plan.gradient_accumulation;
+  state.samples += parts_.spec.micro_batch * parts_.spec.gradient_accumulation;
   state.total_tokens += report.step_tokens;
   if (report.step_tokens == 0) {
     ++state.empty_steps;
@@ -134,7 +134,7 @@ absl::StatusOr<StepReport> Run::Step() {
   CHECK(!done());
   StepReport report;
   report.step = parts_.state.step + 1;
-  report.learning_rate = LearningRate(parts_.plan, report.step);
+  report.learning_rate = LearningRate(parts_.spec, report.step);
   absl::Duration start = clock_.Monotonic();
   const std::vector<Batch> batches = TakeBatches();
   const absl::Duration probe_start = clock_.Monotonic();
@@ -169,8 +169,8 @@ absl::StatusOr<FinalReport> Run::Finish() {
   ASSIGN_OR_RETURN(report.holdout, MeasureHoldout(parts_));
   if (parts_.exact_match.has_value()) {
     const GenerationOptions options = {
-        .pass_tokens = parts_.plan.micro_batch * parts_.plan.data.sequence_length,
-        .max_new_tokens = parts_.plan.evaluation.exact_match_max_new_tokens,
+        .pass_tokens = parts_.spec.micro_batch * parts_.spec.data.sequence_length,
+        .max_new_tokens = parts_.spec.evaluation.exact_match_max_new_tokens,
         .vocabulary = parts_.tokenizer->vocabulary_size(),
         .end_of_document = parts_.tokenizer->end_of_document()};
     ASSIGN_OR_RETURN(report.exact_match,

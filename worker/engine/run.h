@@ -22,7 +22,7 @@ namespace octavo::engine {
 
 // What Prepare has put together; see there.
 struct RunParts {
-  RunPlan plan;
+  RunSpec spec;
   ModelFiles model_files;
   ModelConfig config;
   kernels::Backend* backend = nullptr;
@@ -37,8 +37,8 @@ struct RunParts {
 };
 
 // The step whose policy the weights' copies are made for: the next, or after the last one the last.
-inline int64_t NextStep(const RunPlan& plan, const RunState& state) {
-  return std::min(state.step + 1, plan.steps);
+inline int64_t NextStep(const RunSpec& spec, const RunState& state) {
+  return std::min(state.step + 1, spec.steps);
 }
 
 // Held-out losses of the weights as they are.
@@ -49,7 +49,7 @@ class Run final : public Engine {
   explicit Run(RunParts parts) : parts_(std::move(parts)) {}
 
   int64_t completed_steps() const override { return parts_.state.step; }
-  bool done() const override { return parts_.state.step >= parts_.plan.steps; }
+  bool done() const override { return parts_.state.step >= parts_.spec.steps; }
   absl::StatusOr<StepReport> Step() override;
   absl::StatusOr<std::string> SaveCheckpoint(const std::string& folder) override;
   absl::StatusOr<FinalReport> Finish() override;

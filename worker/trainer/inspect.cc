@@ -16,7 +16,7 @@
 #include "absl/strings/strip.h"
 #include "proto/support/job_spec.h"
 #include "worker/engine/engine.h"
-#include "worker/trainer/run_plan.h"
+#include "worker/trainer/run_spec.h"
 
 namespace octavo::trainer {
 namespace {
@@ -101,7 +101,7 @@ engine::Place PlaceOfJob(const std::string& device_kind) {
 
 void AddPlan(const engine::Inspection& inspection, v1::Plan* plan) {
   plan->set_parameters(inspection.parameters);
-  const engine::MemoryPlan& memory = inspection.memory;
+  const engine::MemoryEstimate& memory = inspection.memory;
   plan->set_weights_bytes(memory.weights);
   plan->set_optimizer_bytes(memory.optimizer);
   plan->set_gradients_bytes(memory.gradients);
@@ -129,14 +129,14 @@ v1::ValidateJobResponse InspectJob(v1::JobSpec spec) {
     known.insert(violation.field());
   }
   CheckOutputFolder(spec.output_folder(), &response);
-  const absl::StatusOr<engine::RunPlan> plan =
-      MakeRunPlan(violations.empty() ? spec : WithoutViolations(spec, violations));
-  if (!plan.ok()) return response;  // its violations are listed already
+  const absl::StatusOr<engine::RunSpec> run =
+      MakeRunSpec(violations.empty() ? spec : WithoutViolations(spec, violations));
+  if (!run.ok()) return response;  // its violations are listed already
 
   const engine::Place place = PlaceOfJob(spec.resources().device_kind());
   engine::Inspection inspection;
   try {
-    inspection = engine::Inspect(*plan, place);
+    inspection = engine::Inspect(*run, place);
   } catch (const std::exception& error) {
     Add("stages[0]", absl::StrCat("reading the job's inputs: ", error.what()), &response);
     return response;

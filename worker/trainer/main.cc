@@ -12,9 +12,9 @@
 #include "base/clock.h"
 #include "base/command_line.h"
 #include "base/log.h"
+#include "worker/trainer/attempt_run.h"
 #include "worker/trainer/devices.h"
 #include "worker/trainer/inspect.h"
-#include "worker/trainer/run.h"
 
 namespace {
 
@@ -54,8 +54,8 @@ int RunAttempt(const std::string& agent, octavo::trainer::RunOptions options) {
   options.clock = &clock;
   options.stop = &stop;
   options.out = &std::cout;
-  octavo::trainer::Run run(*std::move(assignment), &link, std::move(options));
-  using End = octavo::trainer::Run::End;
+  octavo::trainer::AttemptRun run(*std::move(assignment), &link, std::move(options));
+  using End = octavo::trainer::AttemptRun::End;
   switch (run.Execute()) {
     case End::kReported:
       return 0;

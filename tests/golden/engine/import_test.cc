@@ -42,7 +42,8 @@ TEST(GoldenImport, FoldersOfEveryFamilyBecomeMasterWeights) {
       continue;
     }
     const auto backend = *kernels::OpenBackend("cpu", {.memory_bytes = 0, .threads = 1});
-    const Parameters parameters = *Parameters::Create(PlanParameters(config->shape), backend.get());
+    const Parameters parameters =
+        *Parameters::Create(LayOutParameters(config->shape), backend.get());
     const absl::StatusOr<SafetensorsFolder> tensors = SafetensorsFolder::Open(folder);
     ASSERT_TRUE(tensors.ok()) << tensors.status();
     std::vector<std::string> warnings;

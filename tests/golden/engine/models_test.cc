@@ -12,7 +12,7 @@
 namespace octavo::testing_support {
 namespace {
 
-using engine::RecipePlan;
+using engine::RecipeSpec;
 
 class GoldenModelTest : public ::testing::TestWithParam<const char*> {
  protected:
@@ -21,7 +21,7 @@ class GoldenModelTest : public ::testing::TestWithParam<const char*> {
 
 #define SKIP_WITHOUT_FOLDER() OCTAVO_SKIP_WITHOUT_GOLDEN(std::string("models/") + GetParam())
 
-Model MakeModel(const GoldenModel& golden, RecipePlan::Precision precision) {
+Model MakeModel(const GoldenModel& golden, RecipeSpec::Precision precision) {
   return Model({.config = golden.config,
                 .recipe = {.precision = precision, .keep_bf16 = {}},
                 .max_tokens = golden.batch.tokens()},
@@ -48,7 +48,7 @@ TEST_P(GoldenModelTest, BothSpellingsOfItsConfigurationMeanTheSame) {
 TEST_P(GoldenModelTest, HasTheParametersThatItsShapeImplies) {
   SKIP_WITHOUT_FOLDER();
   const GoldenModel golden(folder());
-  const engine::ParameterLayout layout = engine::PlanParameters(golden.config.shape);
+  const engine::ParameterLayout layout = engine::LayOutParameters(golden.config.shape);
   EXPECT_EQ(layout.parameter_count, golden.summary.at("parameters").get<int64_t>());
   EXPECT_EQ(layout.parameters.size(), golden.weights.size());
   for (const engine::ParameterSpec& parameter : layout.parameters) {
@@ -76,7 +76,7 @@ TEST_P(GoldenModelTest, ReferenceModelAgrees) {
 TEST_P(GoldenModelTest, Bf16StaysWithinItsBand) {
   SKIP_WITHOUT_FOLDER();
   const GoldenModel golden(folder());
-  Model model = MakeModel(golden, RecipePlan::Precision::kBf16);
+  Model model = MakeModel(golden, RecipeSpec::Precision::kBf16);
   const engine::LossSum loss = model.Train(golden.batch, 1 / golden.Number("target_tokens"));
   const double expected = golden.Number("loss_fp32");
   EXPECT_NEAR(MeanLoss(loss), expected, 1e-3 * expected);
@@ -90,7 +90,7 @@ TEST_P(GoldenModelTest, Bf16StaysWithinItsBand) {
 TEST_P(GoldenModelTest, Fp8StaysWithinItsBand) {
   SKIP_WITHOUT_FOLDER();
   const GoldenModel golden(folder());
-  Model model = MakeModel(golden, RecipePlan::Precision::kFp8);
+  Model model = MakeModel(golden, RecipeSpec::Precision::kFp8);
   model.Train(golden.batch, 1 / golden.Number("target_tokens"));
   for (const auto& [name, gradient] : model.Gradients()) {
     const double ratio =
@@ -103,17 +103,17 @@ TEST_P(GoldenModelTest, Fp8StaysWithinItsBand) {
 TEST_P(GoldenModelTest, LogitsAreAsFarOffAsEachPrecisionCosts) {
   SKIP_WITHOUT_FOLDER();
   const GoldenModel golden(folder());
-  Model model = MakeModel(golden, RecipePlan::Precision::kFp8);
+  Model model = MakeModel(golden, RecipeSpec::Precision::kFp8);
   std::vector<int64_t> every_token(golden.batch.tokens());
   for (size_t i = 0; i < every_token.size(); ++i) every_token[i] = static_cast<int64_t>(i);
   const Values expected = Widen(golden.tensors.at("logits"));
-  const auto error = [&](RecipePlan::Precision precision) {
+  const auto error = [&](RecipeSpec::Precision precision) {
     const std::vector<float> logits = model.Logits(golden.batch, every_token, precision);
     return RelativeError(Values(logits.begin(), logits.end()), expected);
   };
   const nlohmann::json& listed = golden.summary.at("logits_relative_error");
-  EXPECT_LT(error(RecipePlan::Precision::kBf16), 1.6 * listed.at("bf16").get<double>());
-  const double ratio = error(RecipePlan::Precision::kFp8) / listed.at("fp8_in_bf16").get<double>();
+  EXPECT_LT(error(RecipeSpec::Precision::kBf16), 1.6 * listed.at("bf16").get<double>());
+  const double ratio = error(RecipeSpec::Precision::kFp8) / listed.at("fp8_in_bf16").get<double>();
   EXPECT_GT(ratio, 0.75);
   EXPECT_LT(ratio, 1.35);
 }
@@ -166,7 +166,7 @@ TEST(GoldenPackedDocuments, AreIsolatedFromEachOther) {
 
   ReferenceModel reference(golden.config, golden.weights);
   EXPECT_NEAR(reference.Forward(batch) / targets, expected, 2e-6 * expected);
-  Model model = MakeModel(golden, RecipePlan::Precision::kBf16);
+  Model model = MakeModel(golden, RecipeSpec::Precision::kBf16);
   const engine::LossSum loss = model.Train(batch, 1 / targets);
   EXPECT_EQ(static_cast<double>(loss.tokens), targets);
   EXPECT_NEAR(MeanLoss(loss), expected, 1e-3 * expected);

@@ -34,19 +34,19 @@ double Number(const nlohmann::json& value) {
 }
 
 // False: a shape of schedule that the project does not offer.
-bool PlanOf(const nlohmann::json& one, RunPlan* plan) {
+bool SpecOf(const nlohmann::json& one, RunSpec* spec) {
   const double warmup = one["warmup"];
   if (warmup != std::floor(warmup)) return false;
   if (one["style"] == "WSD" && one["wsd_style"] != "cosine") return false;
   if (one["style"] == "linear") return false;
-  plan->optimizer.learning_rate = one["max_lr"];
-  plan->optimizer.min_learning_rate = one["min_lr"];
-  plan->steps = one["total"];
-  plan->schedule.warmup_steps = static_cast<int64_t>(warmup);
-  plan->schedule.kind = SchedulePlan::Kind::kWsd;
-  if (one["style"] == "WSD") plan->schedule.decay_steps = one["wsd_decay"];
-  if (one["style"] == "cosine") plan->schedule.kind = SchedulePlan::Kind::kCosine;
-  if (one["style"] == "constant") plan->schedule.kind = SchedulePlan::Kind::kConstant;
+  spec->optimizer.learning_rate = one["max_lr"];
+  spec->optimizer.min_learning_rate = one["min_lr"];
+  spec->steps = one["total"];
+  spec->schedule.warmup_steps = static_cast<int64_t>(warmup);
+  spec->schedule.kind = ScheduleSpec::Kind::kWsd;
+  if (one["style"] == "WSD") spec->schedule.decay_steps = one["wsd_decay"];
+  if (one["style"] == "cosine") spec->schedule.kind = ScheduleSpec::Kind::kCosine;
+  if (one["style"] == "constant") spec->schedule.kind = ScheduleSpec::Kind::kConstant;
   return true;
 }
 
@@ -56,13 +56,13 @@ TEST(GoldenOptimizer, SchedulesGiveMegatronsRateOfEachStep) {
   const nlohmann::json file = ReadJson("schedules.json");
   for (const auto& one : file["cases"]) {
     SCOPED_TRACE(one["name"]);
-    RunPlan plan;
-    if (!one.contains("lr") || !PlanOf(one, &plan)) continue;
+    RunSpec spec;
+    if (!one.contains("lr") || !SpecOf(one, &spec)) continue;
     for (const auto& point : one["lr"]) {
       const int64_t step = point[0];
       if (step == 0) continue;  // no step is number 0
       const double expected = point[1];
-      EXPECT_NEAR(LearningRate(plan, step), expected, 1e-12 * expected) << "step " << step;
+      EXPECT_NEAR(LearningRate(spec, step), expected, 1e-12 * expected) << "step " << step;
       ++compared;
     }
   }
@@ -149,14 +149,14 @@ void ExpectState(GoldenParameters* parameters, const Safetensors& golden, const 
   }
 }
 
-OptimizerPlan PlanOfCase(const nlohmann::json& file, const nlohmann::json& one) {
-  OptimizerPlan plan;
-  plan.beta1 = file["betas"][0];
-  plan.beta2 = file["betas"][1];
-  plan.epsilon = file["eps"];
-  plan.weight_decay = file["weight_decay"]["2-D"];
-  plan.clip_norm = one["max_norm"].is_null() ? 0 : one["max_norm"].get<double>();
-  return plan;
+OptimizerSpec SpecOfCase(const nlohmann::json& file, const nlohmann::json& one) {
+  OptimizerSpec spec;
+  spec.beta1 = file["betas"][0];
+  spec.beta2 = file["betas"][1];
+  spec.epsilon = file["eps"];
+  spec.weight_decay = file["weight_decay"]["2-D"];
+  spec.clip_norm = one["max_norm"].is_null() ? 0 : one["max_norm"].get<double>();
+  return spec;
 }
 
 void RunAdamWCase(const nlohmann::json& file, const nlohmann::json& one) {
@@ -169,7 +169,7 @@ void RunAdamWCase(const nlohmann::json& file, const nlohmann::json& one) {
   for (const auto& [name, tensor] : initial) {
     parameters.Store((*parameters).master(), name, tensor->As<float>());
   }
-  OptimizerSteps optimizer(PlanOfCase(file, one), parameters.layout(), parameters.backend());
+  OptimizerSteps optimizer(SpecOfCase(file, one), parameters.layout(), parameters.backend());
   double highest_rate = 0;
   for (const auto& step : one["steps"]) highest_rate = std::max<double>(highest_rate, step["lr"]);
   for (size_t i = 0; i < one["steps"].size(); ++i) {

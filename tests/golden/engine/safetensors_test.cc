@@ -173,14 +173,14 @@ TEST(GoldenSafetensors, Fp8FoldersAreRefusedByTensorAndRemedy) {
   if (!std::filesystem::exists(path)) GTEST_SKIP() << "skipped: no golden folder at " << path;
   const absl::StatusOr<SafetensorsFolder> folder = SafetensorsFolder::Open(path);
   ASSERT_TRUE(folder.ok()) << folder.status();
-  const ParameterLayout layout = PlanParameters({.vocabulary = 67,
-                                                 .hidden = 128,
-                                                 .intermediate = 128,
-                                                 .layers = 1,
-                                                 .heads = 2,
-                                                 .kv_heads = 1,
-                                                 .head_dim = 64,
-                                                 .tied = false});
+  const ParameterLayout layout = LayOutParameters({.vocabulary = 67,
+                                                   .hidden = 128,
+                                                   .intermediate = 128,
+                                                   .layers = 1,
+                                                   .heads = 2,
+                                                   .kv_heads = 1,
+                                                   .head_dim = 64,
+                                                   .tied = false});
   const WeightsCheck check = CheckWeights(*folder, layout);
   EXPECT_THAT(check.problems,
               ::testing::Contains(AllOf(HasSubstr("model.layers.0.self_attn.q_proj.weight"),

@@ -10,7 +10,7 @@
 namespace octavo::testing_support {
 namespace {
 
-using engine::RecipePlan;
+using engine::RecipeSpec;
 
 struct Measured {
   double loss;
@@ -18,7 +18,7 @@ struct Measured {
 };
 
 Measured TrainOnce(const std::string& folder, const nlohmann::json& summary,
-                   RecipePlan::Precision precision) {
+                   RecipeSpec::Precision precision) {
   const Safetensors tensors(GoldenFolder("smollm2/golden.safetensors"));
   const std::vector<int32_t> ids = tensors.at("input_ids").As<int32_t>();
   const engine::Batch batch = BatchOf(ids, ids, /*rows=*/1);
@@ -40,7 +40,7 @@ Measured TrainOnce(const std::string& folder, const nlohmann::json& summary,
 
 TEST(SmolLm2, Bf16LossAndGradientNormAreThoseOfFp32) {
   SKIP_WITHOUT_SMOLLM2();
-  const Measured measured = TrainOnce(folder, summary, RecipePlan::Precision::kBf16);
+  const Measured measured = TrainOnce(folder, summary, RecipeSpec::Precision::kBf16);
   const double norm = summary.at("gradient_norm_fp32").get<double>();
   EXPECT_NEAR(measured.loss, summary.at("loss_fp32").get<double>(), 0.005);
   EXPECT_NEAR(measured.gradient_norm, norm, 0.02 * norm);
@@ -48,7 +48,7 @@ TEST(SmolLm2, Bf16LossAndGradientNormAreThoseOfFp32) {
 
 TEST(SmolLm2, Fp8LossAndGradientNormAreThoseOfTheEmulatedRecipe) {
   SKIP_WITHOUT_SMOLLM2();
-  const Measured measured = TrainOnce(folder, summary, RecipePlan::Precision::kFp8);
+  const Measured measured = TrainOnce(folder, summary, RecipeSpec::Precision::kFp8);
   const double norm = summary.at("gradient_norm_fp8_in_bf16").get<double>();
   EXPECT_NEAR(measured.loss, summary.at("loss_fp8_in_bf16").get<double>(), 0.02);
   EXPECT_NEAR(measured.gradient_norm, norm, 0.05 * norm);

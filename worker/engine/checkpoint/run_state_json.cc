@@ -32,9 +32,9 @@ ordered_json PrintHoldout(const HoldoutReport& holdout) {
 }
 
 // Reads keys of one object and remembers the first that is not as it must be.
-class Reader {
+class StateReader {
  public:
-  explicit Reader(const json& object) : object_(object) {}
+  explicit StateReader(const json& object) : object_(object) {}
 
   bool Has(const char* key) const { return object_.contains(key); }
 
@@ -67,7 +67,7 @@ class Reader {
   std::string wrong_key_;
 };
 
-HoldoutReport ParseHoldout(Reader* reader) {
+HoldoutReport ParseHoldout(StateReader* reader) {
   HoldoutReport holdout;
   holdout.tokens = reader->Count("tokens");
   holdout.tokens_sha256 = reader->Text("tokens_sha256");
@@ -104,7 +104,7 @@ std::string PrintRunState(const RunState& state) {
 absl::StatusOr<RunState> ParseRunState(absl::string_view text, const std::string& path) {
   const absl::StatusOr<json> parsed = ParseStrictJson(text, path);
   if (!parsed.ok()) return absl::DataLossError(parsed.status().message());
-  Reader reader(*parsed);
+  StateReader reader(*parsed);
   if (reader.Text("format") != kFormat || reader.Count("format_version") != kFormatVersion) {
     return absl::FailedPreconditionError(
         absl::StrCat(path, ": not a training state of format version ", kFormatVersion,
@@ -120,7 +120,7 @@ absl::StatusOr<RunState> ParseRunState(absl::string_view text, const std::string
   state.empty_steps = reader.Count("empty_steps");
   if (!reader.wrong_key().empty()) return WrongKey(path, reader.wrong_key());
   if (parsed->contains("initial_holdout")) {
-    Reader holdout((*parsed)["initial_holdout"]);
+    StateReader holdout((*parsed)["initial_holdout"]);
     state.initial_holdout = ParseHoldout(&holdout);
     if (!holdout.wrong_key().empty()) {
       return WrongKey(path, "initial_holdout." + holdout.wrong_key());

@@ -43,8 +43,8 @@ TensorToWrite Bf16Tensor(const ParameterSpec& spec, const float* master,
 }
 
 // Parameters in model order, cut before a shard would exceed the limit.
-std::vector<std::vector<const ParameterSpec*>> PlanShards(const ParameterLayout& layout,
-                                                          int64_t shard_bytes) {
+std::vector<std::vector<const ParameterSpec*>> CutIntoShards(const ParameterLayout& layout,
+                                                             int64_t shard_bytes) {
   std::vector<std::vector<const ParameterSpec*>> shards(1);
   int64_t bytes = 0;
   for (const ParameterSpec& spec : layout.parameters) {
@@ -61,7 +61,7 @@ std::vector<std::vector<const ParameterSpec*>> PlanShards(const ParameterLayout&
 
 absl::Status WriteWeights(const PendingFolder& folder, const Parameters& parameters,
                           int64_t shard_bytes, kernels::Backend* backend) {
-  const auto shards = PlanShards(parameters.layout(), shard_bytes);
+  const auto shards = CutIntoShards(parameters.layout(), shard_bytes);
   nlohmann::ordered_json index = {
       {"metadata", {{"total_size", kBfloat16Bytes * parameters.layout().parameter_count}}}};
   for (size_t i = 0; i < shards.size(); ++i) {

@@ -30,13 +30,13 @@ absl::Status WithField(absl::Status status, absl::string_view field) {
 
 class PackedCorpus final : public Corpus {
  public:
-  PackedCorpus(const DataPlan& plan, const Tokenizer& tokenizer, int64_t vocabulary)
-      : plan_(plan), tokenizer_(tokenizer), vocabulary_(vocabulary) {}
+  PackedCorpus(const DataSpec& spec, const Tokenizer& tokenizer, int64_t vocabulary)
+      : spec_(spec), tokenizer_(tokenizer), vocabulary_(vocabulary) {}
 
   absl::Status Open() {
     const int64_t lost_before = tokenizer_.lost_bytes();
-    RETURN_IF_ERROR(Read(kFiles, plan_.files, &stream_));
-    RETURN_IF_ERROR(Read(kHoldoutFiles, plan_.holdout_files, &holdout_stream_));
+    RETURN_IF_ERROR(Read(kFiles, spec_.files, &stream_));
+    RETURN_IF_ERROR(Read(kHoldoutFiles, spec_.holdout_files, &holdout_stream_));
     Warn(counts_.empty, " empty documents were left out");
     Warn(counts_.converted, " texts are numbers in the file and were taken as they are spelt");
     Warn(tokenizer_.lost_bytes() - lost_before,
@@ -60,10 +60,10 @@ class PackedCorpus final : public Corpus {
 
   Batch TrainBatch(uint64_t seed, int64_t first_sample, int64_t rows) const override {
     Batch batch;
-    batch.sequence = plan_.sequence_length;
+    batch.sequence = spec_.sequence_length;
     for (int64_t sample = first_sample; sample < first_sample + rows; ++sample) {
       const Permutation order(report_.train_rows, seed, sample / report_.train_rows);
-      stream_.AppendRow(TrainRow(order[sample % report_.train_rows]), plan_.isolate_documents,
+      stream_.AppendRow(TrainRow(order[sample % report_.train_rows]), spec_.isolate_documents,
                         &batch);
     }
     return batch;
@@ -71,12 +71,12 @@ class PackedCorpus final : public Corpus {
 
   Batch HoldoutBatch(int64_t first_row, int64_t rows) const override {
     Batch batch;
-    batch.sequence = plan_.sequence_length;
+    batch.sequence = spec_.sequence_length;
     const int64_t end = std::min(first_row + rows, report_.holdout_rows);
-    const bool own_files = !plan_.holdout_files.empty();
+    const bool own_files = !spec_.holdout_files.empty();
     for (int64_t row = first_row; row < end; ++row) {
       const TokenStream& stream = own_files ? holdout_stream_ : stream_;
-      stream.AppendRow(own_files ? row : held_out_[row], plan_.isolate_documents, &batch);
+      stream.AppendRow(own_files ? row : held_out_[row], spec_.isolate_documents, &batch);
     }
     return batch;
   }
@@ -91,9 +91,9 @@ class PackedCorpus final : public Corpus {
 
   absl::Status Read(absl::string_view field, const std::vector<std::string>& files,
                     TokenStream* stream) {
-    const DocumentOptions options = {.text_field = plan_.text_field,
-                                     .separator = plan_.document_separator,
-                                     .skip_bad_rows = plan_.skip_bad_rows};
+    const DocumentOptions options = {.text_field = spec_.text_field,
+                                     .separator = spec_.document_separator,
+                                     .skip_bad_rows = spec_.skip_bad_rows};
     for (size_t i = 0; i < files.size(); ++i) {
       const absl::Status status = ReadDocuments(
           files[i], options,
@@ -113,7 +113,7 @@ class PackedCorpus final : public Corpus {
   absl::Status TooSmall(const TokenStream& stream, int64_t needed, absl::string_view what) const {
     const bool is_holdout = &stream == &holdout_stream_;
     const int64_t tokens = stream.tokens();
-    const auto& files = is_holdout ? plan_.holdout_files : plan_.files;
+    const auto& files = is_holdout ? spec_.holdout_files : spec_.files;
     std::string holds = absl::StrCat("holds ", tokens, " tokens");
     if (tokens == 0) holds = "holds no text";
     if (report_.skipped_rows > 0) {
@@ -126,16 +126,16 @@ class PackedCorpus final : public Corpus {
   }
 
   absl::Status DivideRows() {
-    const int64_t sequence = plan_.sequence_length;
+    const int64_t sequence = spec_.sequence_length;
     const int64_t rows = stream_.Rows(sequence);
     if (rows < 1) return TooSmall(stream_, sequence + 1, "one row");
-    if (!plan_.holdout_files.empty()) {
+    if (!spec_.holdout_files.empty()) {
       report_.holdout_rows = holdout_stream_.Rows(sequence);
       if (report_.holdout_rows < 1) {
         return TooSmall(holdout_stream_, sequence + 1, "one row");
       }
-    } else if (plan_.holdout_fraction > 0) {
-      const double share = std::floor(static_cast<double>(rows) * plan_.holdout_fraction);
+    } else if (spec_.holdout_fraction > 0) {
+      const double share = std::floor(static_cast<double>(rows) * spec_.holdout_fraction);
       report_.holdout_rows = std::max(int64_t{1}, static_cast<int64_t>(share));
       if (rows - report_.holdout_rows < 1) {
         return TooSmall(stream_, 2 * sequence + 1, "one row to train on and one held out");
@@ -159,7 +159,7 @@ class PackedCorpus final : public Corpus {
   std::string Hash() const {
     Sha256 hash;
     const std::string options = absl::StrCat(
-        "sequence ", plan_.sequence_length, " isolated ", plan_.isolate_documents, " train rows ",
+        "sequence ", spec_.sequence_length, " isolated ", spec_.isolate_documents, " train rows ",
         report_.train_rows, " held out ", report_.holdout_rows, " tokenizer ", tokenizer_.sha256());
     hash.Update(options.data(), options.size());
     hash.Update(held_out_.data(), held_out_.size() * sizeof(held_out_[0]));
@@ -168,7 +168,7 @@ class PackedCorpus final : public Corpus {
     return hash.Finish();
   }
 
-  const DataPlan plan_;
+  const DataSpec spec_;
   const Tokenizer& tokenizer_;  // used by Open only
   const int64_t vocabulary_;
   TokenStream stream_;
@@ -186,14 +186,14 @@ std::string FieldOfError(const absl::Status& status) {
   return std::string(status.GetPayload(kFieldPayload).value_or(absl::Cord(kFiles)));
 }
 
-absl::StatusOr<std::unique_ptr<Corpus>> OpenCorpus(const DataPlan& plan, const Tokenizer& tokenizer,
+absl::StatusOr<std::unique_ptr<Corpus>> OpenCorpus(const DataSpec& spec, const Tokenizer& tokenizer,
                                                    int64_t vocabulary) {
-  if (plan.sequence_length < 2) {
+  if (spec.sequence_length < 2) {
     return absl::InvalidArgumentError(
-        absl::StrCat("data.sequence_length is ", plan.sequence_length, ", the least is 2"));
+        absl::StrCat("data.sequence_length is ", spec.sequence_length, ", the least is 2"));
   }
-  if (plan.files.empty()) return absl::InvalidArgumentError("data.files is empty");
-  auto corpus = std::make_unique<PackedCorpus>(plan, tokenizer, vocabulary);
+  if (spec.files.empty()) return absl::InvalidArgumentError("data.files is empty");
+  auto corpus = std::make_unique<PackedCorpus>(spec, tokenizer, vocabulary);
   RETURN_IF_ERROR(corpus->Open());
   return corpus;
 }

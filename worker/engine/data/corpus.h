@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "worker/engine/batch.h"
 #include "worker/engine/data/tokenizer.h"
-#include "worker/engine/plan.h"
+#include "worker/engine/run_spec.h"
 
 namespace octavo::engine {
 
@@ -44,8 +44,8 @@ class Corpus {
 // INVALID_ARGUMENT for bad rows (file, line, key, remedy), an empty corpus, fewer tokens than one
 // row, ids beyond `vocabulary`.
 //
-// FieldOfError names the file by its place in the plan.
-absl::StatusOr<std::unique_ptr<Corpus>> OpenCorpus(const DataPlan& plan, const Tokenizer& tokenizer,
+// FieldOfError names the file by its place in the spec.
+absl::StatusOr<std::unique_ptr<Corpus>> OpenCorpus(const DataSpec& spec, const Tokenizer& tokenizer,
                                                    int64_t vocabulary);
 
 // Of an error of OpenCorpus: "data.files[1]", or "data.files" where it is about all of them.

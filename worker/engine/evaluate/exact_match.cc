@@ -23,7 +23,7 @@ std::vector<int32_t> EncodePrompt(const std::string& prompt, const Tokenizer& to
   return ids;
 }
 
-absl::Status AddRow(absl::string_view line, const EvaluationPlan& plan, const Tokenizer& tokenizer,
+absl::Status AddRow(absl::string_view line, const EvaluationSpec& spec, const Tokenizer& tokenizer,
                     int64_t most_tokens, ExactMatchSet* set) {
   const nlohmann::json row = nlohmann::json::parse(line.begin(), line.end(), nullptr, false);
   if (!row.is_object()) return absl::InvalidArgumentError("not a JSON object");
@@ -36,10 +36,10 @@ absl::Status AddRow(absl::string_view line, const EvaluationPlan& plan, const To
   std::vector<int32_t> prompt = EncodePrompt(row["prompt"].get<std::string>(), tokenizer);
   if (prompt.empty()) return absl::InvalidArgumentError("the prompt is empty");
   const auto tokens = static_cast<int64_t>(prompt.size());
-  if (tokens + plan.exact_match_max_new_tokens > most_tokens) {
+  if (tokens + spec.exact_match_max_new_tokens > most_tokens) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the prompt has ", tokens, " tokens and exact_match_max_new_tokens is ",
-        plan.exact_match_max_new_tokens, "; together at most ", most_tokens,
+        spec.exact_match_max_new_tokens, "; together at most ", most_tokens,
         " fit, the smaller of micro_batch * sequence_length and max_position_embeddings"));
   }
   set->prompts.push_back(std::move(prompt));
@@ -49,18 +49,18 @@ absl::Status AddRow(absl::string_view line, const EvaluationPlan& plan, const To
 
 }  // namespace
 
-absl::StatusOr<ExactMatchSet> ReadExactMatch(const EvaluationPlan& plan, const Tokenizer& tokenizer,
+absl::StatusOr<ExactMatchSet> ReadExactMatch(const EvaluationSpec& spec, const Tokenizer& tokenizer,
                                              int64_t most_tokens) {
-  const std::string& path = plan.exact_match_file;
+  const std::string& path = spec.exact_match_file;
   ASSIGN_OR_RETURN(const std::string content, ReadFile(path, kMaxFileBytes));
   ExactMatchSet set;
   int64_t line_number = 0;
   for (absl::string_view line : absl::StrSplit(absl::StripPrefix(content, kByteOrderMark), '\n')) {
     ++line_number;
-    if (static_cast<int64_t>(set.prompts.size()) >= plan.exact_match_limit) break;
+    if (static_cast<int64_t>(set.prompts.size()) >= spec.exact_match_limit) break;
     line = absl::StripAsciiWhitespace(line);
     if (line.empty()) continue;
-    RETURN_IF_ERROR(Annotate(AddRow(line, plan, tokenizer, most_tokens, &set),
+    RETURN_IF_ERROR(Annotate(AddRow(line, spec, tokenizer, most_tokens, &set),
                              absl::StrCat(path, ", line ", line_number)));
   }
   if (set.prompts.empty()) {

@@ -10,7 +10,7 @@
 #include "worker/engine/engine.h"
 #include "worker/engine/evaluate/generate.h"
 #include "worker/engine/model/transformer.h"
-#include "worker/engine/plan.h"
+#include "worker/engine/run_spec.h"
 
 namespace octavo::engine {
 
@@ -19,11 +19,11 @@ struct ExactMatchSet {
   std::vector<std::string> answers;
 };
 
-// Rows {"prompt": text, "answer": text} of a .jsonl file, from the first, up to the plan's limit. A
+// Rows {"prompt": text, "answer": text} of a .jsonl file, from the first, up to the spec's limit. A
 // prompt is encoded like a document: with the tokenizer's begin-of-document token, without its end.
 // INVALID_ARGUMENT names file and line: bad rows, prompts that leave no room for max_new_tokens
 // within `most_tokens`, a file without rows.
-absl::StatusOr<ExactMatchSet> ReadExactMatch(const EvaluationPlan& plan, const Tokenizer& tokenizer,
+absl::StatusOr<ExactMatchSet> ReadExactMatch(const EvaluationSpec& spec, const Tokenizer& tokenizer,
                                              int64_t most_tokens);
 
 // A continuation is right if its decoded text, up to the end-of-document token, equals the answer.

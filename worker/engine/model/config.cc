@@ -26,9 +26,9 @@ absl::Status Refuse(const Parts&... parts) {
 }
 
 // Reads keys of one JSON object. A null value means an absent key.
-class Reader {
+class ConfigReader {
  public:
-  explicit Reader(const json& object) : object_(object) {}
+  explicit ConfigReader(const json& object) : object_(object) {}
 
   const json* Find(const char* key) const {
     const auto found = object_.find(key);
@@ -93,7 +93,7 @@ class Reader {
   const json& object_;
 };
 
-absl::Status ReadHeads(const Reader& reader, ModelShape* shape) {
+absl::Status ReadHeads(const ConfigReader& reader, ModelShape* shape) {
   ASSIGN_OR_RETURN(shape->heads, reader.Count("num_attention_heads", kWidthLimit));
   ASSIGN_OR_RETURN(shape->kv_heads,
                    reader.CountOr("num_key_value_heads", shape->heads, kWidthLimit));
@@ -117,7 +117,8 @@ absl::Status ReadHeads(const Reader& reader, ModelShape* shape) {
   return absl::OkStatus();
 }
 
-absl::Status ReadShape(const Reader& reader, const std::string& model_type, ModelShape* shape) {
+absl::Status ReadShape(const ConfigReader& reader, const std::string& model_type,
+                       ModelShape* shape) {
   ASSIGN_OR_RETURN(shape->vocabulary, reader.Count("vocab_size"));
   ASSIGN_OR_RETURN(shape->hidden, reader.Count("hidden_size", kWidthLimit));
   ASSIGN_OR_RETURN(shape->intermediate, reader.Count("intermediate_size", kWidthLimit));
@@ -128,7 +129,7 @@ absl::Status ReadShape(const Reader& reader, const std::string& model_type, Mode
   return ReadHeads(reader, shape);
 }
 
-absl::Status ReadLlama3Scaling(const Reader& reader, RopeConfig* rope) {
+absl::Status ReadLlama3Scaling(const ConfigReader& reader, RopeConfig* rope) {
   rope->scaling = RopeConfig::Scaling::kLlama3;
   ASSIGN_OR_RETURN(rope->factor, reader.Positive("factor"));
   ASSIGN_OR_RETURN(rope->low_frequency_factor, reader.Positive("low_freq_factor"));
@@ -141,7 +142,7 @@ absl::Status ReadLlama3Scaling(const Reader& reader, RopeConfig* rope) {
   return absl::OkStatus();
 }
 
-absl::Status ReadYarnScaling(const Reader& reader, RopeConfig* rope) {
+absl::Status ReadYarnScaling(const ConfigReader& reader, RopeConfig* rope) {
   rope->scaling = RopeConfig::Scaling::kYarn;
   ASSIGN_OR_RETURN(rope->factor, reader.Positive("factor"));
   ASSIGN_OR_RETURN(rope->original_max_positions, reader.Count("original_max_position_embeddings"));
@@ -162,7 +163,7 @@ absl::Status ReadYarnScaling(const Reader& reader, RopeConfig* rope) {
 
 // transformers 4 has rope_theta beside rope_scaling (null, or with "rope_type" or the older
 // "type"); transformers 5 puts all of it into rope_parameters.
-absl::StatusOr<RopeConfig> ReadRope(const Reader& reader) {
+absl::StatusOr<RopeConfig> ReadRope(const ConfigReader& reader) {
   RopeConfig rope;
   RETURN_IF_ERROR(reader.Only("rope_interleaved", false));
   RETURN_IF_ERROR(reader.Only("partial_rotary_factor", 1.0));
@@ -172,7 +173,7 @@ absl::StatusOr<RopeConfig> ReadRope(const Reader& reader) {
   if (scaling != nullptr && !scaling->is_object()) {
     return Refuse("\"", key, "\" is ", scaling->dump(), "; write an object or null");
   }
-  const Reader inner(scaling != nullptr ? *scaling : empty);
+  const ConfigReader inner(scaling != nullptr ? *scaling : empty);
   ASSIGN_OR_RETURN(const double outer_theta, reader.PositiveOr("rope_theta", rope.theta));
   ASSIGN_OR_RETURN(rope.theta, inner.PositiveOr("rope_theta", outer_theta));
   RETURN_IF_ERROR(inner.Only("partial_rotary_factor", 1.0));
@@ -192,7 +193,7 @@ absl::StatusOr<RopeConfig> ReadRope(const Reader& reader) {
 }
 
 // Mistral windows every layer; Qwen windows those from max_window_layers on, which we do not have.
-absl::StatusOr<int64_t> ReadSlidingWindow(const Reader& reader, const std::string& model_type,
+absl::StatusOr<int64_t> ReadSlidingWindow(const ConfigReader& reader, const std::string& model_type,
                                           int64_t max_positions) {
   if (model_type != "mistral") {
     RETURN_IF_ERROR(reader.Only("use_sliding_window", false));
@@ -212,7 +213,7 @@ absl::StatusOr<int64_t> ReadSlidingWindow(const Reader& reader, const std::strin
   return window < max_positions ? window : 0;
 }
 
-absl::Status RefuseUnsupported(const Reader& reader) {
+absl::Status RefuseUnsupported(const ConfigReader& reader) {
   ASSIGN_OR_RETURN(const std::string activation, reader.StringOr("hidden_act", "silu"));
   if (activation != "silu" && activation != "swish") {
     return Refuse("\"hidden_act\" is \"", activation, "\"; only \"silu\" is supported");
@@ -239,7 +240,7 @@ bool IsTokenId(const json& id) {
   return id.is_number_integer() && (!id.is_number_unsigned() || id.get<uint64_t>() <= kMost);
 }
 
-absl::Status ReadTokenIds(const Reader& reader, ModelConfig* config) {
+absl::Status ReadTokenIds(const ConfigReader& reader, ModelConfig* config) {
   if (const json* bos = reader.Find("bos_token_id"); bos != nullptr) {
     if (!IsTokenId(*bos)) {
       return Refuse("\"bos_token_id\" is ", bos->dump(), "; write an integer");
@@ -261,7 +262,7 @@ absl::Status ReadTokenIds(const Reader& reader, ModelConfig* config) {
 
 absl::StatusOr<ModelConfig> ParseModelConfig(absl::string_view text) {
   ASSIGN_OR_RETURN(const json document, ParseStrictJson(text, "config.json"));
-  const Reader reader(document);
+  const ConfigReader reader(document);
   ModelConfig config;
   ASSIGN_OR_RETURN(config.model_type, reader.StringOr("model_type", ""));
   if (config.model_type != "llama" && config.model_type != "mistral" &&

@@ -1,4 +1,4 @@
-// Names of modules as RecipePlan::keep_bf16 and the job spec's recipe.keep_bf16 describe them.
+// Names of modules as RecipeSpec::keep_bf16 and the job spec's recipe.keep_bf16 describe them.
 #pragma once
 
 #include <fnmatch.h>

@@ -60,7 +60,7 @@ class LayoutBuilder {
 
 }  // namespace
 
-ParameterLayout PlanParameters(const ModelShape& shape) {
+ParameterLayout LayOutParameters(const ModelShape& shape) {
   LayoutBuilder builder;
   builder.Add("model.embed_tokens", "weight", ParameterKind::kEmbedding, shape.vocabulary,
               shape.hidden);
@@ -78,9 +78,9 @@ ParameterLayout PlanParameters(const ModelShape& shape) {
 ParameterTotals CountParameters(const ModelShape& shape) {
   ModelShape part = shape;
   part.layers = 0;
-  const ParameterLayout without = PlanParameters(part);
+  const ParameterLayout without = LayOutParameters(part);
   part.layers = 1;
-  const ParameterLayout with_one = PlanParameters(part);
+  const ParameterLayout with_one = LayOutParameters(part);
   return {.elements = without.elements + shape.layers * (with_one.elements - without.elements),
           .parameter_count = without.parameter_count +
                              shape.layers * (with_one.parameter_count - without.parameter_count)};

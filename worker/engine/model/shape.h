@@ -37,7 +37,7 @@ enum class ParameterKind {
 
 struct ParameterSpec {
   std::string name;    // Hugging Face's, e.g. "model.layers.0.self_attn.q_proj.weight"
-  std::string module;  // name without the last part, what RecipePlan::keep_bf16 matches
+  std::string module;  // name without the last part, what RecipeSpec::keep_bf16 matches
   ParameterKind kind;
   int64_t rows;              // output features; 1 for vectors
   int64_t columns;           // input features, or the vector's length
@@ -54,7 +54,7 @@ struct ParameterLayout {
   int64_t parameter_count = 0;  // without padding
 };
 
-ParameterLayout PlanParameters(const ModelShape& shape);
+ParameterLayout LayOutParameters(const ModelShape& shape);
 
 // The totals of the layout without the layout: costs the same for any number of layers.
 struct ParameterTotals {
@@ -84,7 +84,7 @@ struct Place {
 };
 
 // Bytes, every buffer under one of the names.
-struct MemoryPlan {
+struct MemoryEstimate {
   int64_t weights = 0;    // BF16 copies, FP8 codes and scales
   int64_t optimizer = 0;  // FP32 master and moments
   int64_t gradients = 0;
@@ -100,9 +100,9 @@ struct MemoryPlan {
 };
 
 // Without the corpus, which is known when it is read.
-MemoryPlan PlanMemory(const ModelShape& model, const RunShape& run, const Place& place);
+MemoryEstimate EstimateMemory(const ModelShape& model, const RunShape& run, const Place& place);
 
 // "weights 5, optimizer 7, ..."
-std::string Describe(const MemoryPlan& plan);
+std::string Describe(const MemoryEstimate& estimate);
 
 }  // namespace octavo::engine

@@ -1,4 +1,4 @@
-// Sizes of buffers that the transformer allocates and the memory plan counts.
+// Sizes of buffers that the transformer allocates and the memory estimate counts.
 #pragma once
 
 #include <algorithm>

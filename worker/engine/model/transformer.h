@@ -12,8 +12,8 @@
 #include "worker/engine/model/config.h"
 #include "worker/engine/model/step_record.h"
 #include "worker/engine/parameters.h"
-#include "worker/engine/plan.h"
 #include "worker/engine/precision/linear_policy.h"
+#include "worker/engine/run_spec.h"
 
 namespace octavo::engine {
 
@@ -30,7 +30,7 @@ class Transformer {
   // of anything.
   struct Options {
     ModelConfig config;
-    RecipePlan recipe;
+    RecipeSpec recipe;
     int64_t max_tokens = 0;
     bool for_training = true;  // false: no activations are kept
   };

@@ -14,9 +14,9 @@ absl::Status Optimizer::Update(const Parameters& parameters, const StepRecord& s
       kernels::DecideStep{.nonfinite = step.nonfinite().At(0, NonfiniteKind::kActivation),
                           .counters = step.nonfinite().count(),
                           .state = step.state(),
-                          .clip_norm = plan_.clip_norm,
-                          .beta1 = plan_.beta1,
-                          .beta2 = plan_.beta2}));
+                          .clip_norm = spec_.clip_norm,
+                          .beta1 = spec_.beta1,
+                          .beta2 = spec_.beta2}));
   return Apply(parameters, step.state());
 }
 
@@ -28,10 +28,10 @@ absl::Status Optimizer::Apply(const Parameters& parameters, const kernels::StepS
                                      .exp_avg = parameters.exp_avg() + spec.offset,
                                      .exp_avg_sq = parameters.exp_avg_sq() + spec.offset,
                                      .count = spec.count(),
-                                     .beta1 = plan_.beta1,
-                                     .beta2 = plan_.beta2,
-                                     .epsilon = plan_.epsilon,
-                                     .weight_decay = spec.is_matrix() ? plan_.weight_decay : 0,
+                                     .beta1 = spec_.beta1,
+                                     .beta2 = spec_.beta2,
+                                     .epsilon = spec_.epsilon,
+                                     .weight_decay = spec.is_matrix() ? spec_.weight_decay : 0,
                                      .state = state}));
   }
   return absl::OkStatus();

@@ -5,14 +5,14 @@
 #include "kernels/backend.h"
 #include "worker/engine/model/step_record.h"
 #include "worker/engine/parameters.h"
-#include "worker/engine/plan.h"
+#include "worker/engine/run_spec.h"
 
 namespace octavo::engine {
 
 class Optimizer {
  public:
-  Optimizer(const OptimizerPlan& plan, kernels::Backend* backend)
-      : plan_(plan), backend_(backend) {}
+  Optimizer(const OptimizerSpec& spec, kernels::Backend* backend)
+      : spec_(spec), backend_(backend) {}
 
   // Takes the L2 norm over all gradients, in float64, lets the step decide whether it is applied
   // and, if it is, makes one AdamW update with clipping; norms and biases are not decayed. Bias
@@ -22,7 +22,7 @@ class Optimizer {
  private:
   absl::Status Apply(const Parameters& parameters, const kernels::StepState* state) const;
 
-  OptimizerPlan plan_;
+  OptimizerSpec spec_;
   kernels::Backend* backend_;
 };
 

@@ -13,29 +13,29 @@ double CosineBetween(double peak, double minimum, double progress) {
 
 }  // namespace
 
-double LearningRate(const RunPlan& plan, int64_t step) {
-  const double peak = plan.optimizer.learning_rate;
-  const double minimum = plan.optimizer.min_learning_rate;
-  const SchedulePlan& schedule = plan.schedule;
+double LearningRate(const RunSpec& spec, int64_t step) {
+  const double peak = spec.optimizer.learning_rate;
+  const double minimum = spec.optimizer.min_learning_rate;
+  const ScheduleSpec& schedule = spec.schedule;
   if (schedule.warmup_steps > 0 && step <= schedule.warmup_steps) {
     return peak * static_cast<double>(step) / static_cast<double>(schedule.warmup_steps);
   }
-  int64_t decay_start = plan.steps;
+  int64_t decay_start = spec.steps;
   switch (schedule.kind) {
-    case SchedulePlan::Kind::kConstant:
+    case ScheduleSpec::Kind::kConstant:
       return peak;
-    case SchedulePlan::Kind::kCosine:
+    case ScheduleSpec::Kind::kCosine:
       decay_start = schedule.warmup_steps;
       break;
-    case SchedulePlan::Kind::kWsd:
-      decay_start = plan.steps - schedule.decay_steps;
+    case ScheduleSpec::Kind::kWsd:
+      decay_start = spec.steps - schedule.decay_steps;
       break;
   }
-  if (step > plan.steps) return minimum;
+  if (step > spec.steps) return minimum;
   if (step <= decay_start) return peak;
   return CosineBetween(
       peak, minimum,
-      static_cast<double>(step - decay_start) / static_cast<double>(plan.steps - decay_start));
+      static_cast<double>(step - decay_start) / static_cast<double>(spec.steps - decay_start));
 }
 
 }  // namespace octavo::engine

@@ -14,10 +14,10 @@
 
 #include <cstdint>
 
-#include "worker/engine/plan.h"
+#include "worker/engine/run_spec.h"
 
 namespace octavo::engine {
 
-double LearningRate(const RunPlan& plan, int64_t step);
+double LearningRate(const RunSpec& spec, int64_t step);
 
 }  // namespace octavo::engine

@@ -36,7 +36,7 @@ absl::Status CheckPatterns(const std::string& field, const std::vector<std::stri
 }
 
 // keep_bf16 is a first rule.
-std::vector<PrecisionRule> AllRules(const RecipePlan& recipe) {
+std::vector<PrecisionRule> AllRules(const RecipeSpec& recipe) {
   std::vector<PrecisionRule> rules;
   if (!recipe.keep_bf16.empty())
     rules.push_back({.modules = recipe.keep_bf16,
@@ -63,9 +63,9 @@ LinearPolicy PolicyOf(const std::vector<PrecisionRule>& rules, const std::string
 
 }  // namespace
 
-absl::StatusOr<PrecisionPolicy> PrecisionPolicy::Create(const RecipePlan& recipe,
+absl::StatusOr<PrecisionPolicy> PrecisionPolicy::Create(const RecipeSpec& recipe,
                                                         const ParameterLayout& layout) {
-  const bool fp8 = recipe.precision == RecipePlan::Precision::kFp8;
+  const bool fp8 = recipe.precision == RecipeSpec::Precision::kFp8;
   if (!fp8 && !recipe.keep_bf16.empty())
     return absl::InvalidArgumentError(
         absl::StrCat("keep_bf16 \"", recipe.keep_bf16[0],

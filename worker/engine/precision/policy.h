@@ -7,8 +7,8 @@
 
 #include "absl/status/statusor.h"
 #include "worker/engine/model/shape.h"
-#include "worker/engine/plan.h"
 #include "worker/engine/precision/linear_policy.h"
+#include "worker/engine/run_spec.h"
 
 namespace octavo::engine {
 
@@ -16,7 +16,7 @@ class PrecisionPolicy {
  public:
   // INVALID_ARGUMENT: a pattern that matches no linear layer; patterns or rules with a recipe that
   // is BF16 anyway.
-  static absl::StatusOr<PrecisionPolicy> Create(const RecipePlan& recipe,
+  static absl::StatusOr<PrecisionPolicy> Create(const RecipeSpec& recipe,
                                                 const ParameterLayout& layout);
 
   // Of a step, counted from 1.

@@ -39,7 +39,7 @@ class State {
  public:
   State()
       : backend_(*kernels::OpenBackend("cpu", {.memory_bytes = 0, .threads = 1})),
-        parameters_(*Parameters::Create(PlanParameters(kShape), backend_.get())) {}
+        parameters_(*Parameters::Create(LayOutParameters(kShape), backend_.get())) {}
 
   void Fill() {
     uint64_t seed = 0;
@@ -209,7 +209,7 @@ TEST(Checkpoint, OfAnotherModelIsRefused) {
   ModelShape other = kShape;
   other.intermediate = 64;
   const auto backend = *kernels::OpenBackend("cpu", {.memory_bytes = 0, .threads = 1});
-  const Parameters parameters = *Parameters::Create(PlanParameters(other), backend.get());
+  const Parameters parameters = *Parameters::Create(LayOutParameters(other), backend.get());
   const absl::Status loaded = CheckpointReader::Open(root.At("c"))->Load(parameters, backend.get());
   EXPECT_TRUE(absl::IsFailedPrecondition(loaded));
   EXPECT_THAT(std::string(loaded.message()), HasSubstr("mlp.gate_proj.weight"));

@@ -45,7 +45,7 @@ Stored Floats(std::vector<int64_t> shape, const std::vector<float>& values) {
 StoredTensors WholeModel(const ModelShape& shape) {
   StoredTensors tensors;
   float number = 0;
-  for (const ParameterSpec& spec : PlanParameters(shape).parameters) {
+  for (const ParameterSpec& spec : LayOutParameters(shape).parameters) {
     std::vector<float> values(static_cast<size_t>(spec.count()));
     for (size_t i = 0; i < values.size(); ++i) values[i] = number + static_cast<float>(i) / 1000;
     tensors[spec.name] = Floats(spec.is_matrix() ? std::vector<int64_t>{spec.rows, spec.columns}
@@ -75,7 +75,7 @@ SafetensorsFolder WriteModel(const TemporaryFolder& root, const StoredTensors& t
 // Problems of the model's folder.
 std::vector<std::string> ProblemsOf(const StoredTensors& tensors) {
   TemporaryFolder root;
-  return CheckWeights(WriteModel(root, tensors), PlanParameters(kShape)).problems;
+  return CheckWeights(WriteModel(root, tensors), LayOutParameters(kShape)).problems;
 }
 
 constexpr char kUp[] = "model.layers.0.mlp.up_proj.weight";
@@ -125,7 +125,7 @@ class Weights : public ::testing::Test {
  protected:
   Weights()
       : backend_(*kernels::OpenBackend("cpu", {.memory_bytes = 0, .threads = 1})),
-        parameters_(*Parameters::Create(PlanParameters(kShape), backend_.get())) {}
+        parameters_(*Parameters::Create(LayOutParameters(kShape), backend_.get())) {}
 
   absl::Status Import(const StoredTensors& tensors) {
     warnings_.clear();

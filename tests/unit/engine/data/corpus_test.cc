@@ -22,15 +22,15 @@ constexpr int64_t kVocabulary = 257;
 class CorpusTest : public ::testing::Test {
  protected:
   CorpusTest() {
-    plan_.tokenizer = DataPlan::TokenizerKind::kByte;
-    plan_.sequence_length = 4;
-    plan_.holdout_fraction = 0;
-    plan_.document_separator = "\n";
+    spec_.tokenizer = DataSpec::TokenizerKind::kByte;
+    spec_.sequence_length = 4;
+    spec_.holdout_fraction = 0;
+    spec_.document_separator = "\n";
   }
 
   absl::StatusOr<std::unique_ptr<Corpus>> Open(const std::string& text) {
-    plan_.files = {folder_.Write("train.txt", text)};
-    return OpenCorpus(plan_, *tokenizer_, kVocabulary);
+    spec_.files = {folder_.Write("train.txt", text)};
+    return OpenCorpus(spec_, *tokenizer_, kVocabulary);
   }
   std::unique_ptr<Corpus> MustOpen(const std::string& text) {
     auto corpus = Open(text);
@@ -54,11 +54,11 @@ class CorpusTest : public ::testing::Test {
 
   TemporaryFolder folder_;
   std::unique_ptr<Tokenizer> tokenizer_ = MakeByteTokenizer();
-  DataPlan plan_;
+  DataSpec spec_;
 };
 
 TEST_F(CorpusTest, ARowPredictsTheNextTokenOfTheStream) {
-  plan_.isolate_documents = false;
+  spec_.isolate_documents = false;
   const auto corpus = MustOpen("abcdefgh");
   EXPECT_EQ(corpus->report().tokens, 9);
   ASSERT_EQ(corpus->report().train_rows, 2);
@@ -72,7 +72,7 @@ TEST_F(CorpusTest, ARowPredictsTheNextTokenOfTheStream) {
 }
 
 TEST_F(CorpusTest, AnIsolatedDocumentIsNotTrainedToPredictItsNeighbour) {
-  plan_.sequence_length = 8;
+  spec_.sequence_length = 8;
   const auto corpus = MustOpen("abc\nde\nf");
   ASSERT_EQ(corpus->report().train_rows, 1);
   const Batch batch = corpus->TrainBatch(1, 0, 1);
@@ -83,8 +83,8 @@ TEST_F(CorpusTest, AnIsolatedDocumentIsNotTrainedToPredictItsNeighbour) {
 }
 
 TEST_F(CorpusTest, DocumentsThatAreNotIsolatedAreOneText) {
-  plan_.sequence_length = 8;
-  plan_.isolate_documents = false;
+  spec_.sequence_length = 8;
+  spec_.isolate_documents = false;
   const Batch batch = MustOpen("abc\nde\nf")->TrainBatch(1, 0, 2);
   EXPECT_THAT(std::vector<int32_t>(batch.targets.begin(), batch.targets.begin() + 8),
               ElementsAre('b', 'c', kEnd, 'd', 'e', kEnd, 'f', kEnd));
@@ -144,7 +144,7 @@ TEST_F(CorpusTest, ABatchDependsOnSeedAndSampleAlone) {
 }
 
 TEST_F(CorpusTest, EveryRowIsTrainedOnOrHeldOut) {
-  plan_.holdout_fraction = 0.2;
+  spec_.holdout_fraction = 0.2;
   const auto corpus = MustOpen(LetterRows(20));
   EXPECT_EQ(corpus->report().train_rows, 16);
   EXPECT_EQ(corpus->report().holdout_rows, 4);
@@ -162,15 +162,15 @@ TEST_F(CorpusTest, EveryRowIsTrainedOnOrHeldOut) {
 // A tail of the last file would measure that file alone.
 TEST_F(CorpusTest, TheFirstHeldOutRowsComeFromEverySource) {
   constexpr int kSources = 4;
-  plan_.holdout_fraction = 0.2;
-  plan_.files.clear();
+  spec_.holdout_fraction = 0.2;
+  spec_.files.clear();
   for (int source = 0; source < kSources; ++source) {
     const std::string letter(1, static_cast<char>('a' + source));
     std::string text;
     for (int i = 0; i < 400; ++i) text += letter;
-    plan_.files.push_back(folder_.Write(letter + ".txt", text));
+    spec_.files.push_back(folder_.Write(letter + ".txt", text));
   }
-  const auto corpus = OpenCorpus(plan_, *tokenizer_, kVocabulary);
+  const auto corpus = OpenCorpus(spec_, *tokenizer_, kVocabulary);
   ASSERT_TRUE(corpus.ok()) << corpus.status();
   ASSERT_EQ((*corpus)->report().holdout_rows, 80);
   const std::string letters = FirstLetters((*corpus)->HoldoutBatch(0, 40));
@@ -178,25 +178,25 @@ TEST_F(CorpusTest, TheFirstHeldOutRowsComeFromEverySource) {
     // 10 of 40 are expected; the draw is a constant, so this holds for ever or never.
     EXPECT_GE(std::count(letters.begin(), letters.end(), static_cast<char>('a' + source)), 5);
   }
-  EXPECT_EQ(FirstLetters((*OpenCorpus(plan_, *tokenizer_, kVocabulary))->HoldoutBatch(0, 40)),
+  EXPECT_EQ(FirstLetters((*OpenCorpus(spec_, *tokenizer_, kVocabulary))->HoldoutBatch(0, 40)),
             letters);
 }
 
 TEST_F(CorpusTest, AnErrorKnowsItsFile) {
-  plan_.files = {folder_.Write("a.txt", "abcdefgh\n"), folder_.Write("a.txt.jsonl", "{\n")};
-  EXPECT_EQ(FieldOfError(OpenCorpus(plan_, *tokenizer_, kVocabulary).status()), "data.files[1]");
-  plan_.files.pop_back();
-  plan_.holdout_files = {plan_.files[0], folder_.At("none.txt")};
-  EXPECT_EQ(FieldOfError(OpenCorpus(plan_, *tokenizer_, kVocabulary).status()),
+  spec_.files = {folder_.Write("a.txt", "abcdefgh\n"), folder_.Write("a.txt.jsonl", "{\n")};
+  EXPECT_EQ(FieldOfError(OpenCorpus(spec_, *tokenizer_, kVocabulary).status()), "data.files[1]");
+  spec_.files.pop_back();
+  spec_.holdout_files = {spec_.files[0], folder_.At("none.txt")};
+  EXPECT_EQ(FieldOfError(OpenCorpus(spec_, *tokenizer_, kVocabulary).status()),
             "data.holdout_files[1]");
-  plan_.holdout_files = {folder_.Write("b.txt", "a")};
-  EXPECT_EQ(FieldOfError(OpenCorpus(plan_, *tokenizer_, kVocabulary).status()),
+  spec_.holdout_files = {folder_.Write("b.txt", "a")};
+  EXPECT_EQ(FieldOfError(OpenCorpus(spec_, *tokenizer_, kVocabulary).status()),
             "data.holdout_files");
 }
 
 TEST_F(CorpusTest, HoldoutFilesReplaceTheFraction) {
-  plan_.holdout_fraction = 0.2;
-  plan_.holdout_files = {folder_.Write("held.txt", "zzzz\nyyyy\n")};
+  spec_.holdout_fraction = 0.2;
+  spec_.holdout_files = {folder_.Write("held.txt", "zzzz\nyyyy\n")};
   const auto corpus = MustOpen(LetterRows(20));
   EXPECT_EQ(corpus->report().train_rows, 20);
   EXPECT_EQ(corpus->report().holdout_rows, 2);
@@ -204,7 +204,7 @@ TEST_F(CorpusTest, HoldoutFilesReplaceTheFraction) {
 }
 
 TEST_F(CorpusTest, ACorpusBelowOneRowIsRefusedWithTheNumbers) {
-  plan_.sequence_length = 512;
+  spec_.sequence_length = 512;
   const auto corpus = Open(std::string(199, 'x'));
   ASSERT_FALSE(corpus.ok());
   EXPECT_EQ(corpus.status().code(), absl::StatusCode::kInvalidArgument);
@@ -214,7 +214,7 @@ TEST_F(CorpusTest, ACorpusBelowOneRowIsRefusedWithTheNumbers) {
 }
 
 TEST_F(CorpusTest, ACorpusWithoutARowToTrainOnIsRefused) {
-  plan_.holdout_fraction = 0.01;
+  spec_.holdout_fraction = 0.01;
   const auto corpus = Open("abcdefg");
   ASSERT_FALSE(corpus.ok());
   EXPECT_THAT(std::string(corpus.status().message()),
@@ -228,8 +228,8 @@ TEST_F(CorpusTest, AnEmptyCorpusIsRefused) {
 }
 
 TEST_F(CorpusTest, AnIdBeyondTheModelsVocabularyNamesBothSizes) {
-  plan_.files = {folder_.Write("train.txt", LetterRows(3))};
-  const auto corpus = OpenCorpus(plan_, *tokenizer_, 256);
+  spec_.files = {folder_.Write("train.txt", LetterRows(3))};
+  const auto corpus = OpenCorpus(spec_, *tokenizer_, 256);
   ASSERT_FALSE(corpus.ok());
   EXPECT_THAT(
       std::string(corpus.status().message()),
@@ -248,20 +248,20 @@ TEST_F(CorpusTest, TheHashTellsTextTokenizerAndPackingApart) {
   EXPECT_EQ(MustOpen("abcdefghijklmnop")->sha256(), *hashes.begin());
   hashes.insert(MustOpen("abcdefghijklmnoq")->sha256());
   hashes.insert(MustOpen("abcdefgh\nijklmnop")->sha256());
-  plan_.isolate_documents = false;
+  spec_.isolate_documents = false;
   hashes.insert(MustOpen("abcdefghijklmnop")->sha256());
-  plan_.sequence_length = 5;
+  spec_.sequence_length = 5;
   hashes.insert(MustOpen("abcdefghijklmnop")->sha256());
-  plan_.holdout_fraction = 0.5;
+  spec_.holdout_fraction = 0.5;
   hashes.insert(MustOpen("abcdefghijklmnop")->sha256());
   EXPECT_EQ(hashes.size(), 6u);
 }
 
 TEST_F(CorpusTest, SkippedRowsAndEmptyDocumentsAreCounted) {
-  plan_.skip_bad_rows = true;
-  plan_.files = {folder_.Write(
+  spec_.skip_bad_rows = true;
+  spec_.files = {folder_.Write(
       "train.jsonl", "{\"text\":\"abcdefgh\"}\n{\"text\":\"\"}\n{\"text\":1}\n{bad\n[]\n")};
-  const auto corpus = OpenCorpus(plan_, *tokenizer_, kVocabulary);
+  const auto corpus = OpenCorpus(spec_, *tokenizer_, kVocabulary);
   ASSERT_TRUE(corpus.ok()) << corpus.status();
   EXPECT_EQ((*corpus)->report().documents, 2);
   EXPECT_EQ((*corpus)->report().skipped_rows, 2);

@@ -81,8 +81,8 @@ TEST(GenerateGreedily, NeverExceedsOnePassesTokens) {
 class ExactMatch : public ::testing::Test {
  protected:
   absl::StatusOr<ExactMatchSet> Read(const std::string& content) {
-    plan_.exact_match_file = root_.Write("rows.jsonl", content);
-    return ReadExactMatch(plan_, *tokenizer_, 40);
+    spec_.exact_match_file = root_.Write("rows.jsonl", content);
+    return ReadExactMatch(spec_, *tokenizer_, 40);
   }
   std::string ReadMessage(const std::string& content) {
     const auto set = Read(content);
@@ -90,7 +90,7 @@ class ExactMatch : public ::testing::Test {
     return std::string(set.status().message());
   }
   octavo::testing_support::TemporaryFolder root_;
-  EvaluationPlan plan_;
+  EvaluationSpec spec_;
   std::unique_ptr<Tokenizer> tokenizer_ = MakeByteTokenizer();
 };
 
@@ -109,7 +109,7 @@ TEST_F(ExactMatch, CountsWholeAnswersOnly) {
 }
 
 TEST_F(ExactMatch, UsesTheFirstRowsUpToTheLimit) {
-  plan_.exact_match_limit = 2;
+  spec_.exact_match_limit = 2;
   std::string rows;
   for (int i = 0; i < 5; ++i) rows += "{\"prompt\": \"a\", \"answer\": \"b\"}\n";
   EXPECT_EQ(Read(rows + "broken")->prompts.size(), 2u);

@@ -69,7 +69,7 @@ TEST_P(Queues, EveryOperationReadsTheBatchThatWasUploadedBeforeIt) {
 TEST_P(Queues, TrainingGivesTheBitsOfABackendThatRunsAtOnce) {
   const ModelConfig config = Config();
   const ValueMap weights = RandomWeights(config.shape, 7);
-  const RecipePlan recipe = {.precision = RecipePlan::Precision::kFp8, .keep_bf16 = {}};
+  const RecipeSpec recipe = {.precision = RecipeSpec::Precision::kFp8, .keep_bf16 = {}};
   Model at_once({.config = config, .recipe = recipe, .max_tokens = 64}, weights);
   Model deferred({.config = config, .recipe = recipe, .max_tokens = 64}, weights, Open());
   for (uint32_t seed = 1; seed <= 3; ++seed) {

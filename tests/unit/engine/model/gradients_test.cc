@@ -82,7 +82,7 @@ TEST(Gradients, AreThoseOfTheRecipe) {
     family.change(&config);
     const ValueMap of_fp8 = ReferenceGradients(config, TwoRows(), Arithmetic::kFp8);
     const ValueMap of_bf16 = ReferenceGradients(config, TwoRows(), Arithmetic::kBf16);
-    for (const RecipePlan::Precision precision : kBothPrecisions) {
+    for (const RecipeSpec::Precision precision : kBothPrecisions) {
       Model model = MakeModel(config, Recipe(precision));
       model.Train(TwoRows());
       const ValueMap gradients = model.Gradients();

@@ -35,7 +35,7 @@ double MeanError(const ValueMap& gradients, const ValueMap& expected) {
   return sum / static_cast<double>(expected.size());
 }
 
-RecipePlan Rule(const PrecisionRule& rule) {
+RecipeSpec Rule(const PrecisionRule& rule) {
   return {.precision = kFp8, .keep_bf16 = {}, .rules = {rule}};
 }
 
@@ -56,7 +56,7 @@ std::vector<LinearPolicy> MixedPolicies() {
   return policies;
 }
 
-RecipePlan RecipeOf(const LinearPolicy& policy) {
+RecipeSpec RecipeOf(const LinearPolicy& policy) {
   return Rule({.fprop = policy.fprop,
                .dgrad = policy.dgrad,
                .wgrad = policy.wgrad,
@@ -135,7 +135,7 @@ TEST(Policies, AnyOfThemCanBeAskedOfAnEvaluation) {
 
 struct MemoryCase {
   const char* name;
-  RecipePlan recipe;
+  RecipeSpec recipe;
   bool qk_norm;
 };
 
@@ -150,9 +150,9 @@ std::vector<MemoryCase> MemoryCases() {
           {"from a step on", Rule({.fprop = GemmPrecision::kBf16, .from_step = 7}), true}};
 }
 
-absl::Status CreateAll(const ModelConfig& config, const RecipePlan& recipe,
+absl::Status CreateAll(const ModelConfig& config, const RecipeSpec& recipe,
                        kernels::Backend* backend) {
-  const ParameterLayout layout = PlanParameters(config.shape);
+  const ParameterLayout layout = LayOutParameters(config.shape);
   const absl::StatusOr<Parameters> parameters = Parameters::Create(layout, backend);
   if (!parameters.ok()) return parameters.status();
   return Transformer::Create({.config = config, .recipe = recipe, .max_tokens = 400}, layout,
@@ -160,9 +160,9 @@ absl::Status CreateAll(const ModelConfig& config, const RecipePlan& recipe,
       .status();
 }
 
-// Everything that a run allocates, and nothing but that: with a limit of exactly the plan it
+// Everything that a run allocates, and nothing but that: with a limit of exactly the estimate it
 // trains, with one byte less it is refused before its first step.
-TEST(PlanMemory, IsExactlyWhatARunTakesFromItsDevice) {
+TEST(EstimateMemory, IsExactlyWhatARunTakesFromItsDevice) {
   ModelConfig config = TinyLlama();
   config.shape.vocabulary = 512;
   for (const MemoryCase& test : MemoryCases()) {
@@ -170,7 +170,7 @@ TEST(PlanMemory, IsExactlyWhatARunTakesFromItsDevice) {
     for (const int threads : {1, 2}) {
       SCOPED_TRACE(absl::StrCat(test.name, ", ", threads, " threads"));
       const PrecisionPolicy policy =
-          *PrecisionPolicy::Create(test.recipe, PlanParameters(config.shape));
+          *PrecisionPolicy::Create(test.recipe, LayOutParameters(config.shape));
       const RunShape run = {.micro_batch = 4,
                             .sequence = 100,
                             .fp8 = policy.any_fp8(),
@@ -179,7 +179,7 @@ TEST(PlanMemory, IsExactlyWhatARunTakesFromItsDevice) {
         return *kernels::OpenBackend("cpu", {.memory_bytes = limit, .threads = threads});
       };
       const Place place = PlaceOf(open(0)->Describe());
-      const int64_t planned = PlanMemory(config.shape, run, place).device();
+      const int64_t planned = EstimateMemory(config.shape, run, place).device();
       Model model({.config = config, .recipe = test.recipe, .max_tokens = 400},
                   RandomWeights(config.shape, 7), open(planned));
       for (int step = 0; step < 2; ++step) {

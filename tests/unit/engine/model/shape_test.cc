@@ -80,15 +80,15 @@ const PublishedModel kPublished[] = {
 
 const Place kPlace = {.backend = "cpu", .machine = {.threads = 2, .float32_products = false}};
 
-TEST(PlanParameters, CountsWhatTheModelCardsSay) {
+TEST(LayOutParameters, CountsWhatTheModelCardsSay) {
   for (const PublishedModel& model : kPublished) {
-    const double millions = PlanParameters(model.shape).parameter_count / 1e6;
+    const double millions = LayOutParameters(model.shape).parameter_count / 1e6;
     EXPECT_NEAR(millions, model.millions, 0.005) << model.name;
   }
 }
 
-TEST(PlanParameters, PlacesParametersWithoutOverlapAndAligned) {
-  const ParameterLayout layout = PlanParameters(kPublished[0].shape);
+TEST(LayOutParameters, PlacesParametersWithoutOverlapAndAligned) {
+  const ParameterLayout layout = LayOutParameters(kPublished[0].shape);
   int64_t end = 0;
   std::set<std::string> names;
   for (const ParameterSpec& parameter : layout.parameters) {
@@ -101,10 +101,10 @@ TEST(PlanParameters, PlacesParametersWithoutOverlapAndAligned) {
   EXPECT_GE(layout.elements, end);
 }
 
-TEST(PlanParameters, NamesBiasesQueryNormsAndTheHeadOnlyWhereTheModelHasThem) {
+TEST(LayOutParameters, NamesBiasesQueryNormsAndTheHeadOnlyWhereTheModelHasThem) {
   auto names = [](const ModelShape& shape) {
     std::set<std::string> result;
-    for (const ParameterSpec& parameter : PlanParameters(shape).parameters) {
+    for (const ParameterSpec& parameter : LayOutParameters(shape).parameters) {
       result.insert(parameter.name);
     }
     return result;
@@ -119,32 +119,32 @@ TEST(PlanParameters, NamesBiasesQueryNormsAndTheHeadOnlyWhereTheModelHasThem) {
 
 TEST(CountParameters, IsTheTotalOfTheLayout) {
   for (const PublishedModel& model : kPublished) {
-    const ParameterLayout layout = PlanParameters(model.shape);
+    const ParameterLayout layout = LayOutParameters(model.shape);
     EXPECT_EQ(CountParameters(model.shape).elements, layout.elements) << model.name;
     EXPECT_EQ(CountParameters(model.shape).parameter_count, layout.parameter_count) << model.name;
   }
 }
 
 // Nothing of the size of the model is made: a layout of so many layers would not fit into memory.
-TEST(PlanMemory, CountsAnyNumberOfLayersAlike) {
+TEST(EstimateMemory, CountsAnyNumberOfLayersAlike) {
   ModelShape shape = kPublished[4].shape;
   const RunShape run = {.micro_batch = 1, .sequence = 128};
   shape.layers = 1;
-  const int64_t one = PlanMemory(shape, run, kPlace).total();
+  const int64_t one = EstimateMemory(shape, run, kPlace).total();
   shape.layers = 2;
-  const int64_t a_layer = PlanMemory(shape, run, kPlace).total() - one;
+  const int64_t a_layer = EstimateMemory(shape, run, kPlace).total() - one;
   shape.layers = 1'000'000'000;
-  EXPECT_EQ(PlanMemory(shape, run, kPlace).total(), one + 999'999'999 * a_layer);
+  EXPECT_EQ(EstimateMemory(shape, run, kPlace).total(), one + 999'999'999 * a_layer);
 }
 
-TEST(PlanMemory, HoldsNoBf16CopyOfFp8Weights) {
+TEST(EstimateMemory, HoldsNoBf16CopyOfFp8Weights) {
   const ModelShape& shape = kPublished[4].shape;
   const int64_t linear = 30 * (2 * 576 * (576 + 192) + 3 * 576 * 1536);
   const int64_t embedding = 49152 * 576;
-  const MemoryPlan fp8 =
-      PlanMemory(shape, {.micro_batch = 1, .sequence = 512, .fp8 = true}, kPlace);
-  const MemoryPlan bf16 =
-      PlanMemory(shape, {.micro_batch = 1, .sequence = 512, .fp8 = false}, kPlace);
+  const MemoryEstimate fp8 =
+      EstimateMemory(shape, {.micro_batch = 1, .sequence = 512, .fp8 = true}, kPlace);
+  const MemoryEstimate bf16 =
+      EstimateMemory(shape, {.micro_batch = 1, .sequence = 512, .fp8 = false}, kPlace);
   // Codes and transposed codes: as many bytes as one BF16 copy, and the scales.
   EXPECT_NEAR(static_cast<double>(fp8.weights), 2.0 * (linear + embedding), 0.001 * 2.0 * linear);
   EXPECT_NEAR(static_cast<double>(bf16.weights), 2.0 * (linear + embedding), 0.001 * 2.0 * linear);
@@ -152,7 +152,7 @@ TEST(PlanMemory, HoldsNoBf16CopyOfFp8Weights) {
   EXPECT_LT(fp8.activations, bf16.activations);
 }
 
-TEST(PlanMemory, LiesBetweenBothPrecisionsWhenThePolicyMixesThem) {
+TEST(EstimateMemory, LiesBetweenBothPrecisionsWhenThePolicyMixesThem) {
   const ModelShape& shape = kPublished[4].shape;
   const RunShape fp8 = {.micro_batch = 2, .sequence = 256, .fp8 = true};
   RunShape mixed = fp8;
@@ -160,20 +160,22 @@ TEST(PlanMemory, LiesBetweenBothPrecisionsWhenThePolicyMixesThem) {
   fp8_forms.Include(kFp8Policy);
   bf16_forms.Include(LinearPolicy());
   mixed.linears.assign(30 * 7, fp8_forms);
-  EXPECT_EQ(PlanMemory(shape, mixed, kPlace).total(), PlanMemory(shape, fp8, kPlace).total());
+  EXPECT_EQ(EstimateMemory(shape, mixed, kPlace).total(),
+            EstimateMemory(shape, fp8, kPlace).total());
   for (size_t layer = 0; layer < 30; ++layer) mixed.linears[7 * layer + 6] = bf16_forms;
   const RunShape bf16 = {.micro_batch = 2, .sequence = 256, .fp8 = false};
-  EXPECT_GT(PlanMemory(shape, mixed, kPlace).activations,
-            PlanMemory(shape, fp8, kPlace).activations);
-  EXPECT_LT(PlanMemory(shape, mixed, kPlace).activations,
-            PlanMemory(shape, bf16, kPlace).activations);
+  EXPECT_GT(EstimateMemory(shape, mixed, kPlace).activations,
+            EstimateMemory(shape, fp8, kPlace).activations);
+  EXPECT_LT(EstimateMemory(shape, mixed, kPlace).activations,
+            EstimateMemory(shape, bf16, kPlace).activations);
 }
 
-TEST(PlanMemory, BoundsTheLogits) {
+TEST(EstimateMemory, BoundsTheLogits) {
   ModelShape shape = kPublished[4].shape;
-  const int64_t before = PlanMemory(shape, {.micro_batch = 8, .sequence = 2048}, kPlace).total();
+  const int64_t before =
+      EstimateMemory(shape, {.micro_batch = 8, .sequence = 2048}, kPlace).total();
   shape.vocabulary *= 2;
-  const int64_t after = PlanMemory(shape, {.micro_batch = 8, .sequence = 2048}, kPlace).total();
+  const int64_t after = EstimateMemory(shape, {.micro_batch = 8, .sequence = 2048}, kPlace).total();
   const int64_t growth_of_weights = int64_t{49152} * 576 * (2 + 12 + 4);
   EXPECT_LT(after - before - growth_of_weights, 1 << 20);
 }

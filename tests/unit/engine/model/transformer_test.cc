@@ -32,7 +32,7 @@ using testing_support::Values;
 using testing_support::WorstError;
 
 TEST(Transformer, TrainsAnyNumberOfTokens) {
-  for (const RecipePlan::Precision precision : kBothPrecisions) {
+  for (const RecipeSpec::Precision precision : kBothPrecisions) {
     Model model = MakeModel(TinyLlama(), Recipe(precision), 200);
     for (const int64_t tokens : {1, 127, 128, 129, 200}) {
       Batch batch = Pack({{RandomDocument(tokens, 96, 5)}});
@@ -62,7 +62,7 @@ TEST(Transformer, PackedDocumentsTrainAsIfTheyWereAlone) {
 }
 
 TEST(Transformer, ATokenReachesNoOtherDocument) {
-  for (const RecipePlan::Precision precision : kBothPrecisions) {
+  for (const RecipeSpec::Precision precision : kBothPrecisions) {
     Model model = MakeModel(TinyLlama(), Recipe(kFp8));
     Batch batch = TwoRows();
     const std::vector<int64_t> of_others = {40, 50, 63, 64, 100, 127};
@@ -74,7 +74,7 @@ TEST(Transformer, ATokenReachesNoOtherDocument) {
 }
 
 TEST(Transformer, ATokenReachesNoEarlierOne) {
-  for (const RecipePlan::Precision precision : kBothPrecisions) {
+  for (const RecipeSpec::Precision precision : kBothPrecisions) {
     Model model = MakeModel(TinyLlama(), Recipe(kFp8));
     Batch batch = TwoRows();
     const std::vector<float> earlier = model.Logits(batch, {0, 10, 29}, precision);
@@ -142,7 +142,7 @@ TEST(Transformer, ABatchWithoutTargetsAddsNothing) {
 }
 
 TEST(Transformer, TheSameStepTwiceIsBitwiseEqual) {
-  for (const RecipePlan::Precision precision : kBothPrecisions) {
+  for (const RecipeSpec::Precision precision : kBothPrecisions) {
     Model model = MakeModel(TinyLlama(), Recipe(precision));
     const double loss = model.Train(TwoRows()).sum;
     const ValueMap gradients = model.Gradients();
@@ -185,7 +185,7 @@ TEST(Transformer, TheGradientOfATiedMatrixIsTheSumOfBothUses) {
 }
 
 TEST(Transformer, SeesNewWeightsOnlyAndAtOnceAfterUpdateWeights) {
-  for (const RecipePlan::Precision precision : kBothPrecisions) {
+  for (const RecipeSpec::Precision precision : kBothPrecisions) {
     ModelConfig config = TinyLlama();
     Model model = MakeModel(config, Recipe(precision));
     const double old_loss = model.Evaluate(TwoRows(), precision).sum;
@@ -219,7 +219,7 @@ TEST(Transformer, WithoutTrainingBuffersEvaluatesTheSame) {
   Model evaluated(
       {.config = config, .recipe = Recipe(kFp8), .max_tokens = 128, .for_training = false},
       RandomWeights(config.shape, 7));
-  for (const RecipePlan::Precision precision : kBothPrecisions) {
+  for (const RecipeSpec::Precision precision : kBothPrecisions) {
     EXPECT_EQ(evaluated.Evaluate(TwoRows(), precision).sum,
               trained.Evaluate(TwoRows(), precision).sum);
   }
@@ -420,7 +420,7 @@ TEST(Transformer, RefusesAPatternThatMatchesNoLinear) {
   ASSERT_TRUE(backend.ok());
   const auto transformer = Transformer::Create(
       {.config = config, .recipe = {.keep_bf16 = {"*.qkv_proj"}}, .max_tokens = 8},
-      PlanParameters(config.shape), backend->get());
+      LayOutParameters(config.shape), backend->get());
   EXPECT_EQ(transformer.status().code(), absl::StatusCode::kInvalidArgument);
 }
 

@@ -87,8 +87,8 @@ TEST_F(OptimizerTest, TheNormCoversAllParametersBeforeClipping) {
 // The first update of Adam is lr * sign(gradient) whatever its size, so clipping shows in the
 // second moment only.
 TEST_F(OptimizerTest, ClipsToTheLimitByTheGlobalNorm) {
-  const OptimizerPlan plan = {.beta2 = 0.5, .weight_decay = 0, .clip_norm = 1.5};
-  OptimizerSteps optimizer(plan, layout_, backend_.get());
+  const OptimizerSpec spec = {.beta2 = 0.5, .weight_decay = 0, .clip_norm = 1.5};
+  OptimizerSteps optimizer(spec, layout_, backend_.get());
   Store(parameters_->gradient(), 2.0f);
   optimizer.Step(*parameters_, 0.1);
   float second_moment = 0;

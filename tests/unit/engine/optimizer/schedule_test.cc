@@ -7,23 +7,23 @@
 namespace octavo::engine {
 namespace {
 
-RunPlan Plan(SchedulePlan::Kind kind, int64_t steps, int64_t warmup, int64_t decay = 0) {
-  RunPlan plan;
-  plan.optimizer.learning_rate = 1e-3;
-  plan.optimizer.min_learning_rate = 1e-4;
-  plan.schedule = {.kind = kind, .warmup_steps = warmup, .decay_steps = decay};
-  plan.steps = steps;
-  return plan;
+RunSpec Plan(ScheduleSpec::Kind kind, int64_t steps, int64_t warmup, int64_t decay = 0) {
+  RunSpec spec;
+  spec.optimizer.learning_rate = 1e-3;
+  spec.optimizer.min_learning_rate = 1e-4;
+  spec.schedule = {.kind = kind, .warmup_steps = warmup, .decay_steps = decay};
+  spec.steps = steps;
+  return spec;
 }
 
-using Kind = SchedulePlan::Kind;
+using Kind = ScheduleSpec::Kind;
 
 TEST(LearningRate, WarmsUpToThePeakFromTheFirstStep) {
-  const RunPlan plan = Plan(Kind::kWsd, 20, 4, 5);
-  EXPECT_EQ(LearningRate(plan, 1), 1e-3 / 4);
-  EXPECT_EQ(LearningRate(plan, 4), 1e-3);
-  EXPECT_EQ(LearningRate(plan, 15), 1e-3);
-  EXPECT_LT(LearningRate(plan, 16), 1e-3);
+  const RunSpec spec = Plan(Kind::kWsd, 20, 4, 5);
+  EXPECT_EQ(LearningRate(spec, 1), 1e-3 / 4);
+  EXPECT_EQ(LearningRate(spec, 4), 1e-3);
+  EXPECT_EQ(LearningRate(spec, 15), 1e-3);
+  EXPECT_LT(LearningRate(spec, 16), 1e-3);
 }
 
 TEST(LearningRate, IsExactlyTheMinimumAtTheLastStep) {
@@ -45,9 +45,9 @@ TEST(LearningRate, IsFiniteAndWithinBoundsEverywhere) {
   for (const Kind kind : {Kind::kWsd, Kind::kCosine, Kind::kConstant}) {
     for (int64_t steps = 1; steps <= 12; ++steps) {
       for (int64_t warmup = 0; warmup < steps; ++warmup) {
-        const RunPlan plan = Plan(kind, steps, warmup, steps - warmup);
+        const RunSpec spec = Plan(kind, steps, warmup, steps - warmup);
         for (int64_t step = 1; step <= steps; ++step) {
-          const double rate = LearningRate(plan, step);
+          const double rate = LearningRate(spec, step);
           ASSERT_TRUE(rate > 0 && rate <= 1e-3) << rate;
         }
       }

@@ -9,23 +9,23 @@ namespace {
 using ::testing::HasSubstr;
 
 ParameterLayout TwelveLayers() {
-  return PlanParameters({.vocabulary = 16,
-                         .hidden = 8,
-                         .intermediate = 16,
-                         .layers = 12,
-                         .heads = 2,
-                         .kv_heads = 1,
-                         .head_dim = 4});
+  return LayOutParameters({.vocabulary = 16,
+                           .hidden = 8,
+                           .intermediate = 16,
+                           .layers = 12,
+                           .heads = 2,
+                           .kv_heads = 1,
+                           .head_dim = 4});
 }
 
-PrecisionPolicy Fp8With(const RecipePlan& recipe) {
+PrecisionPolicy Fp8With(const RecipeSpec& recipe) {
   absl::StatusOr<PrecisionPolicy> policy = PrecisionPolicy::Create(recipe, TwelveLayers());
   EXPECT_TRUE(policy.ok()) << policy.status();
   return *std::move(policy);
 }
 
 PrecisionPolicy Fp8Except(const std::vector<std::string>& patterns) {
-  return Fp8With({.precision = RecipePlan::Precision::kFp8, .keep_bf16 = patterns});
+  return Fp8With({.precision = RecipeSpec::Precision::kFp8, .keep_bf16 = patterns});
 }
 
 LinearPolicy Of(const PrecisionPolicy& policy, const std::string& module, int64_t step = 1) {
@@ -66,7 +66,7 @@ TEST(PrecisionPolicy, KeepsOneKindOfLinearInEveryLayer) {
 
 TEST(PrecisionPolicy, ARuleChangesWhatItNamesAndALaterOneWins) {
   const PrecisionPolicy policy =
-      Fp8With({.precision = RecipePlan::Precision::kFp8,
+      Fp8With({.precision = RecipeSpec::Precision::kFp8,
                .keep_bf16 = {"*.down_proj"},
                .rules = {{.wgrad = kBf16, .gradient = kernels::Element::kE5M2},
                          {.modules = {"*.q_proj", "*.down_proj"}, .wgrad = kFp8}}});
@@ -79,7 +79,7 @@ TEST(PrecisionPolicy, ARuleChangesWhatItNamesAndALaterOneWins) {
 
 TEST(PrecisionPolicy, ARuleHoldsFromItsFirstStepThroughItsLast) {
   const PrecisionPolicy policy =
-      Fp8With({.precision = RecipePlan::Precision::kFp8,
+      Fp8With({.precision = RecipeSpec::Precision::kFp8,
                .keep_bf16 = {},
                .rules = {{.fprop = kBf16, .from_step = 5, .until_step = 9},
                          {.modules = {"*.down_proj"}, .dgrad = kBf16, .from_step = 9}}});
@@ -118,11 +118,11 @@ TEST(PrecisionPolicy, RefusesARuleThatMatchesNothing) {
 
 TEST(PrecisionPolicy, OfTheBf16RecipeHasNoFp8AndTakesNoPattern) {
   const absl::StatusOr<PrecisionPolicy> policy = PrecisionPolicy::Create(
-      {.precision = RecipePlan::Precision::kBf16, .keep_bf16 = {}}, TwelveLayers());
+      {.precision = RecipeSpec::Precision::kBf16, .keep_bf16 = {}}, TwelveLayers());
   EXPECT_FALSE(policy->any_fp8());
   EXPECT_FALSE(
       PrecisionPolicy::Create(
-          {.precision = RecipePlan::Precision::kBf16, .keep_bf16 = {"*.up_proj"}}, TwelveLayers())
+          {.precision = RecipeSpec::Precision::kBf16, .keep_bf16 = {"*.up_proj"}}, TwelveLayers())
           .ok());
 }
 

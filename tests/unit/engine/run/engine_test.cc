@@ -22,7 +22,7 @@ std::string PrepareMessage(TinyRun* run, absl::StatusCode code) {
 
 TEST(Engine, TrainsAndReportsEachStep) {
   TinyRun run;
-  run.plan.steps = 12;
+  run.spec.steps = 12;
   auto engine = run.Prepare();
   ASSERT_TRUE(engine.ok()) << engine.status();
   const std::vector<StepReport> reports = RunSteps(engine->get(), 100);
@@ -49,16 +49,16 @@ TEST(Engine, TrainsAndReportsEachStep) {
 // 7 linears a layer, 3 GEMMs each; the head's 3 are BF16. Probes and evaluations are not counted.
 TEST(Engine, CountsTheGemmsOfTrainingAlone) {
   TinyRun run;
-  run.plan.probe_every_steps = 1;
+  run.spec.probe_every_steps = 1;
   auto engine = run.Prepare();
   ASSERT_TRUE(engine.ok()) << engine.status();
   RunSteps(engine->get(), 3);
   const auto report = (*engine)->Finish();
   ASSERT_TRUE(report.ok());
-  const int64_t passes = 3 * run.plan.gradient_accumulation;
+  const int64_t passes = 3 * run.spec.gradient_accumulation;
   EXPECT_EQ(report->training_gemms.fp8, passes * 2 * 7 * 3);
   EXPECT_GE(report->training_gemms.bf16, passes * 3);
-  run.plan.recipe.precision = RecipePlan::Precision::kBf16;
+  run.spec.recipe.precision = RecipeSpec::Precision::kBf16;
   auto bf16 = run.Prepare();
   ASSERT_TRUE(bf16.ok());
   RunSteps(bf16->get(), 1);
@@ -82,8 +82,8 @@ TEST(Engine, MeasuresTheSameHeldOutTokensBeforeAndAfter) {
             260 * 64 * 2 + 2 * (64 * 64 * 2 + 64 * 32 * 2 + 3 * 64 * 96) + 64 * 5);
 
   // A BF16 run of the same job scores the same tokens, whatever its batches.
-  run.plan.recipe.precision = RecipePlan::Precision::kBf16;
-  run.plan.micro_batch = 3;
+  run.spec.recipe.precision = RecipeSpec::Precision::kBf16;
+  run.spec.micro_batch = 3;
   auto other = run.Prepare();
   ASSERT_TRUE(other.ok());
   const auto other_report = (*other)->Finish();
@@ -101,8 +101,8 @@ TEST(Engine, ExportsAFolderThatLoadsToTheSameLoss) {
   const auto report = (*engine)->Finish();
   ASSERT_TRUE(report.ok());
 
-  run.plan.model = {.folder = run.folder.At("export"),
-                    .initialisation = ModelPlan::Initialisation::kWeights};
+  run.spec.model = {.folder = run.folder.At("export"),
+                    .initialisation = ModelSpec::Initialisation::kWeights};
   auto loaded = run.Prepare();
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   const auto loaded_report = (*loaded)->Finish();
@@ -146,13 +146,13 @@ TEST(Engine, AnswersWhatItHasLearnt) {
   std::string text;
   for (int i = 0; i < 300; ++i) text += i % 2 == 0 ? "ab=cd\n" : "xyz=w\n";
   run.folder.Write("train.txt", text);
-  run.plan.evaluation.exact_match_file = run.folder.Write("rows.jsonl",
+  run.spec.evaluation.exact_match_file = run.folder.Write("rows.jsonl",
                                                           R"({"prompt": "ab=", "answer": "cd"}
 {"prompt": "xyz=", "answer": "w"}
 {"prompt": "xyz=", "answer": "cd"}
 )");
-  run.plan.evaluation.exact_match_max_new_tokens = 8;
-  run.plan.steps = 60;
+  run.spec.evaluation.exact_match_max_new_tokens = 8;
+  run.spec.steps = 60;
   auto engine = run.Prepare();
   ASSERT_TRUE(engine.ok()) << engine.status();
   RunSteps(engine->get(), 60);
@@ -182,7 +182,7 @@ TEST(Engine, RefusesWhatDoesNotFit) {
 
 TEST(Engine, RefusesRowsLongerThanTheModelsPositions) {
   TinyRun run;
-  run.plan.data.sequence_length = 129;
+  run.spec.data.sequence_length = 129;
   EXPECT_THAT(PrepareMessage(&run, absl::StatusCode::kInvalidArgument),
               AllOf(HasSubstr("129"), HasSubstr("128")));
 }
@@ -197,13 +197,13 @@ TEST(Engine, RefusesATokenizerThatTheEmbeddingCannotHold) {
 
 TEST(Engine, RefusesWeightsThatAreNotThere) {
   TinyRun run;
-  run.plan.model.initialisation = ModelPlan::Initialisation::kWeights;
+  run.spec.model.initialisation = ModelSpec::Initialisation::kWeights;
   EXPECT_THAT(PrepareMessage(&run, absl::StatusCode::kNotFound), HasSubstr("model.safetensors"));
 }
 
 TEST(Engine, RefusesPatternsThatMatchNothing) {
   TinyRun run;
-  run.plan.recipe.keep_bf16 = {"model.layers.7.*"};
+  run.spec.recipe.keep_bf16 = {"model.layers.7.*"};
   EXPECT_THAT(PrepareMessage(&run, absl::StatusCode::kInvalidArgument),
               HasSubstr("model.layers.7.*"));
 }

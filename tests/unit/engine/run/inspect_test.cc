@@ -21,7 +21,7 @@ const Place kPlace = {.backend = "cpu", .machine = {.threads = 1, .float32_produ
 
 TEST(Inspect, PlansARunWithoutProblems) {
   TinyRun run;
-  const Inspection inspection = Inspect(run.plan, kPlace);
+  const Inspection inspection = Inspect(run.spec, kPlace);
   EXPECT_THAT(inspection.problems, IsEmpty());
   const auto engine = run.Prepare();
   ASSERT_TRUE(engine.ok()) << engine.status();
@@ -42,13 +42,13 @@ TEST(Inspect, PlansARunWithoutProblems) {
 
 TEST(Inspect, ListsEveryProblemAtOnce) {
   TinyRun run;
-  run.plan.model.initialisation = ModelPlan::Initialisation::kWeights;
-  run.plan.data.sequence_length = 129;
-  run.plan.data.files.push_back(run.folder.At("absent.txt"));
-  run.plan.recipe.keep_bf16 = {"lm_heed"};
-  run.plan.evaluation.exact_match_file = run.folder.Write("em.jsonl", "{}");
+  run.spec.model.initialisation = ModelSpec::Initialisation::kWeights;
+  run.spec.data.sequence_length = 129;
+  run.spec.data.files.push_back(run.folder.At("absent.txt"));
+  run.spec.recipe.keep_bf16 = {"lm_heed"};
+  run.spec.evaluation.exact_match_file = run.folder.Write("em.jsonl", "{}");
   EXPECT_THAT(
-      Inspect(run.plan, kPlace).problems,
+      Inspect(run.spec, kPlace).problems,
       ElementsAre(Problem("recipe.keep_bf16", "lm_heed"), Problem("data.sequence_length", "129"),
                   Problem("model.folder", "model.safetensors"),
                   Problem("data.files[1]", "absent.txt"),
@@ -57,26 +57,26 @@ TEST(Inspect, ListsEveryProblemAtOnce) {
 
 TEST(Inspect, NamesEveryBadFileOfACorpusWhateverElseIsWrong) {
   TinyRun run;
-  run.plan.data.files = {run.folder.Write("latin.txt", "caf\xE9"), run.plan.data.files[0],
+  run.spec.data.files = {run.folder.Write("latin.txt", "caf\xE9"), run.spec.data.files[0],
                          run.folder.Write("row.jsonl", "{\"text\": []}\n")};
   const auto bad_rows = [] {
     return std::vector{Problem("data.files[0]", "latin.txt:1:4"),
                        Problem("data.files[2]", "row.jsonl:1")};
   };
-  EXPECT_THAT(Inspect(run.plan, kPlace).problems, ::testing::ElementsAreArray(bad_rows()));
-  run.plan.model.folder = run.folder.At("nowhere");
-  run.plan.data.files.push_back(run.folder.At("absent.txt"));
-  EXPECT_THAT(Inspect(run.plan, kPlace).problems,
+  EXPECT_THAT(Inspect(run.spec, kPlace).problems, ::testing::ElementsAreArray(bad_rows()));
+  run.spec.model.folder = run.folder.At("nowhere");
+  run.spec.data.files.push_back(run.folder.At("absent.txt"));
+  EXPECT_THAT(Inspect(run.spec, kPlace).problems,
               ElementsAre(Problem("model.folder", "nowhere"),
                           Problem("data.files[3]", "absent.txt"), bad_rows()[0], bad_rows()[1]));
 }
 
 TEST(Inspect, SaysThatThereIsNoModel) {
   TinyRun run;
-  run.plan.model.folder = run.folder.At("nowhere");
-  EXPECT_THAT(Inspect(run.plan, kPlace).problems, ElementsAre(Problem("model.folder", "nowhere")));
-  run.plan.model.folder = run.folder.path();
-  EXPECT_THAT(Inspect(run.plan, kPlace).problems,
+  run.spec.model.folder = run.folder.At("nowhere");
+  EXPECT_THAT(Inspect(run.spec, kPlace).problems, ElementsAre(Problem("model.folder", "nowhere")));
+  run.spec.model.folder = run.folder.path();
+  EXPECT_THAT(Inspect(run.spec, kPlace).problems,
               ElementsAre(Problem("model.folder", "config.json")));
 }
 
@@ -85,19 +85,19 @@ TEST(Inspect, ReadsNoTensorButSeesThatAFileIsCutOff) {
   auto engine = run.Prepare();
   ASSERT_TRUE(engine.ok()) << engine.status();
   ASSERT_TRUE((*engine)->Export(run.folder.At("export")).ok());
-  run.plan.model = {.folder = run.folder.At("export"),
-                    .initialisation = ModelPlan::Initialisation::kWeights};
-  EXPECT_THAT(Inspect(run.plan, kPlace).problems, IsEmpty());
+  run.spec.model = {.folder = run.folder.At("export"),
+                    .initialisation = ModelSpec::Initialisation::kWeights};
+  EXPECT_THAT(Inspect(run.spec, kPlace).problems, IsEmpty());
   const std::string weights = run.folder.At("export/model.safetensors");
   std::filesystem::resize_file(weights, std::filesystem::file_size(weights) - 2);
-  EXPECT_THAT(Inspect(run.plan, kPlace).problems, ElementsAre(Problem("model.folder", "cut off")));
+  EXPECT_THAT(Inspect(run.spec, kPlace).problems, ElementsAre(Problem("model.folder", "cut off")));
 }
 
 TEST(Inspect, NamesTheFileWithABadRow) {
   TinyRun run;
-  run.plan.data.files.push_back(
+  run.spec.data.files.push_back(
       run.folder.Write("bad.jsonl", "{\"text\": \"fine\"}\n{\"other\": 3}\n"));
-  EXPECT_THAT(Inspect(run.plan, kPlace).problems,
+  EXPECT_THAT(Inspect(run.spec, kPlace).problems,
               ElementsAre(Problem("data.files[1]", "bad.jsonl")));
 }
 
@@ -108,13 +108,13 @@ TEST(Inspect, SamplesALargeCorpus) {
   while (text.size() < (size_t{65} << 20)) {
     text += "{\"text\": \"" + std::string(100'000, 'x') + "\"}\n";
   }
-  run.plan.data.files = {run.folder.Write("large.jsonl", text + "{\"other\": 3}\n")};
-  const Inspection inspection = Inspect(run.plan, kPlace);
+  run.spec.data.files = {run.folder.Write("large.jsonl", text + "{\"other\": 3}\n")};
+  const Inspection inspection = Inspect(run.spec, kPlace);
   EXPECT_THAT(inspection.problems, IsEmpty());
   EXPECT_THAT(inspection.warnings, ElementsAre(HasSubstr("only the first rows")));
   EXPECT_EQ(inspection.train_tokens, 0);
   run.folder.Write("large.jsonl", "{\"other\": 3}\n" + text);
-  EXPECT_THAT(Inspect(run.plan, kPlace).problems,
+  EXPECT_THAT(Inspect(run.spec, kPlace).problems,
               ElementsAre(Problem("data.files[0]", run.folder.At("large.jsonl"))));
 }
 

@@ -32,12 +32,12 @@ FixedCorpus::Rows UnevenRows() {
   return rows;
 }
 
-RunPlan Plan(int64_t micro_batch, int64_t accumulation) {
-  RunPlan plan = TinyPlan(kSequence);
-  plan.recipe.precision = RecipePlan::Precision::kBf16;
-  plan.micro_batch = micro_batch;
-  plan.gradient_accumulation = accumulation;
-  return plan;
+RunSpec Plan(int64_t micro_batch, int64_t accumulation) {
+  RunSpec spec = TinyPlan(kSequence);
+  spec.recipe.precision = RecipeSpec::Precision::kBf16;
+  spec.micro_batch = micro_batch;
+  spec.gradient_accumulation = accumulation;
+  return spec;
 }
 
 // BF16 rounds activation gradients, which are scaled alike in every split; only the order of
@@ -99,7 +99,7 @@ TEST(StepLoss, StepsWithoutTargetsChangeNothingAndAreCounted) {
 
 TEST(StepLoss, GradientsDoNotLeakIntoTheNextStep) {
   TestRun twice = MakeRun(Plan(1, 1), {UnevenRows()[0]});
-  RunPlan still = Plan(1, 1);
+  RunSpec still = Plan(1, 1);
   still.optimizer.learning_rate = 0;
   TestRun run = MakeRun(still, {UnevenRows()[0]});
   const double norm = run.Step().gradient_norm;
@@ -117,13 +117,13 @@ TEST(StepData, TakesEveryRowOnceAndInOrder) {
   EXPECT_EQ(taken, (FixedCorpus::Taken{{0, 2}, {2, 2}, {4, 2}, {6, 2}, {8, 2}, {10, 2}}));
 }
 
-class Overfit : public ::testing::TestWithParam<RecipePlan::Precision> {};
+class Overfit : public ::testing::TestWithParam<RecipeSpec::Precision> {};
 
 // FP8 must learn a batch by heart as BF16 does.
 TEST_P(Overfit, ABatchIsLearntByHeart) {
-  RunPlan plan = Plan(2, 1);
-  plan.recipe.precision = GetParam();
-  TestRun run = MakeRun(plan, {Row(1, 24), Row(4, 24)});
+  RunSpec spec = Plan(2, 1);
+  spec.recipe.precision = GetParam();
+  TestRun run = MakeRun(spec, {Row(1, 24), Row(4, 24)});
   double loss = run.Step().loss;
   EXPECT_GT(loss, 3);
   for (int step = 0; step < 250 && loss >= 0.05; ++step) loss = run.Step().loss;
@@ -131,17 +131,17 @@ TEST_P(Overfit, ABatchIsLearntByHeart) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Recipes, Overfit, ::testing::Values(RecipePlan::Precision::kFp8, RecipePlan::Precision::kBf16),
-    [](const auto& test) { return test.param == RecipePlan::Precision::kFp8 ? "Fp8" : "Bf16"; });
+    Recipes, Overfit, ::testing::Values(RecipeSpec::Precision::kFp8, RecipeSpec::Precision::kBf16),
+    [](const auto& test) { return test.param == RecipeSpec::Precision::kFp8 ? "Fp8" : "Bf16"; });
 
 // Nothing in a step waits for the host to decide; a probe reads its own loss.
 TEST(Step, ReadsFromTheBackendOnce) {
-  for (const auto precision : {RecipePlan::Precision::kFp8, RecipePlan::Precision::kBf16}) {
+  for (const auto precision : {RecipeSpec::Precision::kFp8, RecipeSpec::Precision::kBf16}) {
     testing_support::CountingBackend* counting = nullptr;
-    RunPlan plan = Plan(2, 3);
-    plan.recipe.precision = precision;
+    RunSpec spec = Plan(2, 3);
+    spec.recipe.precision = precision;
     TestRun run = MakeRun(
-        plan, UnevenRows(),
+        spec, UnevenRows(),
         {.holdout = {},
          .taken = nullptr,
          .weights = {},

@@ -1,5 +1,5 @@
-// The memory plan against the resident set of a process that trains: of a process of its own, since
-// the peak of this one belongs to whatever ran before.
+// The memory estimate against the resident set of a process that trains: of a process of its own,
+// since the peak of this one belongs to whatever ran before.
 #include "worker/engine/observe/memory.h"
 
 #include <unistd.h>
@@ -37,9 +37,9 @@ ModelConfig MediumModel() {
 }
 
 // Two steps and an evaluation in BF16 of `tokens` tokens each; the device bytes that were planned.
-int64_t TrainTwoSteps(const ModelConfig& config, RecipePlan::Precision precision, int64_t tokens) {
+int64_t TrainTwoSteps(const ModelConfig& config, RecipeSpec::Precision precision, int64_t tokens) {
   const auto backend = *kernels::OpenBackend("cpu", {.threads = 2});
-  const ParameterLayout layout = PlanParameters(config.shape);
+  const ParameterLayout layout = LayOutParameters(config.shape);
   const Parameters parameters = *Parameters::Create(layout, backend.get());
   const auto transformer = *Transformer::Create(
       {.config = config, .recipe = {.precision = precision, .keep_bf16 = {}}, .max_tokens = tokens},
@@ -55,9 +55,9 @@ int64_t TrainTwoSteps(const ModelConfig& config, RecipePlan::Precision precision
     CHECK(transformer->UpdateWeights(parameters, 1).ok());
     CHECK(transformer->Evaluate(batch, PolicyTable()).ok());
   }
-  const bool fp8 = precision == RecipePlan::Precision::kFp8;
-  return PlanMemory(config.shape, {.micro_batch = 1, .sequence = tokens, .fp8 = fp8},
-                    PlaceOf(backend->Describe()))
+  const bool fp8 = precision == RecipeSpec::Precision::kFp8;
+  return EstimateMemory(config.shape, {.micro_batch = 1, .sequence = tokens, .fp8 = fp8},
+                        PlaceOf(backend->Describe()))
       .device();
 }
 
@@ -69,7 +69,7 @@ TEST(ResidentMemoryChild, Trains) {
   const char* const precision = std::getenv(kPrecision);
   if (precision == nullptr) GTEST_SKIP() << "run by ResidentMemory.GrowsByWhatThePlanSays";
   const auto recipe =
-      std::string(precision) == "fp8" ? RecipePlan::Precision::kFp8 : RecipePlan::Precision::kBf16;
+      std::string(precision) == "fp8" ? RecipeSpec::Precision::kFp8 : RecipeSpec::Precision::kBf16;
   ModelConfig small = MediumModel();
   small.shape.vocabulary = 256;
   small.shape.layers = 1;

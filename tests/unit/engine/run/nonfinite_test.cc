@@ -17,15 +17,15 @@ namespace {
 using ::octavo::testing_support::RandomDocument;
 using ::octavo::testing_support::TemporaryFolder;
 using ::testing::HasSubstr;
-using Precision = RecipePlan::Precision;
+using Precision = RecipeSpec::Precision;
 
 constexpr int64_t kSequence = 16;
 
 TestRun RunWith(Precision precision, const ChangeWeights& weights, double learning_rate = 1e-2) {
-  RunPlan plan = TinyPlan(kSequence);
-  plan.recipe.precision = precision;
-  plan.optimizer.learning_rate = learning_rate;
-  return MakeRun(plan, {{RandomDocument(16, 48, 1)}, {RandomDocument(16, 48, 2)}},
+  RunSpec spec = TinyPlan(kSequence);
+  spec.recipe.precision = precision;
+  spec.optimizer.learning_rate = learning_rate;
+  return MakeRun(spec, {{RandomDocument(16, 48, 1)}, {RandomDocument(16, 48, 2)}},
                  {.holdout = {}, .taken = nullptr, .weights = weights, .wrap = {}});
 }
 
@@ -149,9 +149,9 @@ TEST_P(Nonfinite, TenInARowEndTheRunAndNameTheModule) {
 }
 
 TEST_P(Nonfinite, TheFinalReportAddsUpAndAnEvaluationIsNotANumber) {
-  RunPlan plan = TinyPlan(kSequence);
-  plan.recipe.precision = GetParam();
-  TestRun run = MakeRun(plan, {{RandomDocument(16, 48, 1)}},
+  RunSpec spec = TinyPlan(kSequence);
+  spec.recipe.precision = GetParam();
+  TestRun run = MakeRun(spec, {{RandomDocument(16, 48, 1)}},
                         {.holdout = {{RandomDocument(16, 48, 3)}},
                          .taken = nullptr,
                          .weights = OverflowingSwiglu(),

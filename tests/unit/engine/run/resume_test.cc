@@ -37,11 +37,11 @@ void ExpectSameStep(const StepReport& a, const StepReport& b) {
 
 TEST_P(Resume, EqualsTheUninterruptedRun) {
   TinyRun run;
-  run.plan.gradient_accumulation = GetParam().gradient_accumulation;
-  run.plan.recipe.rules = GetParam().rules;
+  run.spec.gradient_accumulation = GetParam().gradient_accumulation;
+  run.spec.recipe.rules = GetParam().rules;
   auto straight = run.Prepare();
   ASSERT_TRUE(straight.ok()) << straight.status();
-  const std::vector<StepReport> expected = RunSteps(straight->get(), run.plan.steps);
+  const std::vector<StepReport> expected = RunSteps(straight->get(), run.spec.steps);
   ASSERT_EQ(expected.size(), 8u);
   const auto expected_end = (*straight)->Finish();
   ASSERT_TRUE(expected_end.ok());
@@ -55,7 +55,7 @@ TEST_P(Resume, EqualsTheUninterruptedRun) {
   auto second = run.Prepare(run.folder.At("checkpoint"));
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_EQ((*second)->completed_steps(), 3);
-  const std::vector<StepReport> resumed = RunSteps(second->get(), run.plan.steps);
+  const std::vector<StepReport> resumed = RunSteps(second->get(), run.spec.steps);
   ASSERT_EQ(resumed.size(), 5u);
   for (size_t i = 0; i < resumed.size(); ++i) ExpectSameStep(resumed[i], expected[i + 3]);
   const auto end = (*second)->Finish();
@@ -91,7 +91,7 @@ TEST(ResumeAfterTheLastStep, OnlyFinishes) {
   TinyRun run;
   auto engine = run.Prepare();
   ASSERT_TRUE(engine.ok()) << engine.status();
-  RunSteps(engine->get(), run.plan.steps);
+  RunSteps(engine->get(), run.spec.steps);
   ASSERT_TRUE((*engine)->SaveCheckpoint(run.folder.At("checkpoint")).ok());
   auto again = run.Prepare(run.folder.At("checkpoint"));
   ASSERT_TRUE(again.ok()) << again.status();
@@ -159,21 +159,21 @@ class ChangedRun : public ::testing::Test {
 };
 
 TEST_F(ChangedRun, ASeedIsNamed) {
-  run_.plan.seed = 18;
+  run_.spec.seed = 18;
   EXPECT_THAT(ResumeMessage(absl::StatusCode::kFailedPrecondition),
               HasSubstr("seed was 17 and is 18"));
 }
 
 TEST_F(ChangedRun, AScheduleIsNamed) {
-  run_.plan.schedule.warmup_steps = 3;
-  run_.plan.steps = 9;
+  run_.spec.schedule.warmup_steps = 3;
+  run_.spec.steps = 9;
   const std::string message = ResumeMessage(absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(message, HasSubstr("schedule.warmup_steps was 2 and is 3"));
   EXPECT_THAT(message, HasSubstr("steps was 8 and is 9"));
 }
 
 TEST_F(ChangedRun, ABatchIsNamed) {
-  run_.plan.micro_batch = 4;
+  run_.spec.micro_batch = 4;
   EXPECT_THAT(ResumeMessage(absl::StatusCode::kFailedPrecondition),
               HasSubstr("batch.micro_batch was 2 and is 4"));
 }
@@ -194,7 +194,7 @@ TEST_F(ChangedRun, AModelConfigIsNamed) {
 }
 
 TEST_F(ChangedRun, DataElsewhereIsTheSameRun) {
-  run_.plan.data.files = {run_.folder.Write("moved.txt", octavo::testing_support::TinyText(200))};
+  run_.spec.data.files = {run_.folder.Write("moved.txt", octavo::testing_support::TinyText(200))};
   const auto resumed = run_.Prepare(run_.folder.At("checkpoint"));
   EXPECT_TRUE(resumed.ok()) << resumed.status();
 }
@@ -271,9 +271,9 @@ class ExtendedRun : public ::testing::Test {
   void SetUp() override {
     auto engine = run_.Prepare();
     ASSERT_TRUE(engine.ok()) << engine.status();
-    first_ = RunSteps(engine->get(), run_.plan.steps);
+    first_ = RunSteps(engine->get(), run_.spec.steps);
     ASSERT_TRUE((*engine)->SaveCheckpoint(run_.folder.At("first")).ok());
-    run_.plan.extend_checkpoint = run_.folder.At("first");
+    run_.spec.extend_checkpoint = run_.folder.At("first");
   }
   std::string Refusal() {
     const auto extended = run_.Prepare();
@@ -285,9 +285,9 @@ class ExtendedRun : public ::testing::Test {
 };
 
 TEST_F(ExtendedRun, TakesMoreStepsUnderAnotherScheduleAndSaysSo) {
-  run_.plan.steps = 12;
-  run_.plan.schedule = {.kind = SchedulePlan::Kind::kConstant};
-  run_.plan.optimizer.learning_rate = 1e-3;
+  run_.spec.steps = 12;
+  run_.spec.schedule = {.kind = ScheduleSpec::Kind::kConstant};
+  run_.spec.optimizer.learning_rate = 1e-3;
   auto extended = run_.Prepare();
   ASSERT_TRUE(extended.ok()) << extended.status();
   EXPECT_EQ((*extended)->completed_steps(), 8);
@@ -307,20 +307,20 @@ TEST_F(ExtendedRun, TakesMoreStepsUnderAnotherScheduleAndSaysSo) {
 // Had it been planned so from the start, the run would have been the same.
 TEST_F(ExtendedRun, EqualsTheRunThatWasPlannedLongerFromTheStart) {
   TinyRun whole;
-  whole.plan.steps = 12;
-  whole.plan.schedule = {.kind = SchedulePlan::Kind::kConstant};
+  whole.spec.steps = 12;
+  whole.spec.schedule = {.kind = ScheduleSpec::Kind::kConstant};
   auto straight = whole.Prepare();
   ASSERT_TRUE(straight.ok());
   const std::vector<StepReport> expected = RunSteps(straight->get(), 12);
 
   TinyRun first;
-  first.plan.schedule = {.kind = SchedulePlan::Kind::kConstant};
+  first.spec.schedule = {.kind = ScheduleSpec::Kind::kConstant};
   auto part = first.Prepare();
   ASSERT_TRUE(part.ok());
   RunSteps(part->get(), 8);
   ASSERT_TRUE((*part)->SaveCheckpoint(first.folder.At("first")).ok());
-  first.plan.steps = 12;
-  first.plan.extend_checkpoint = first.folder.At("first");
+  first.spec.steps = 12;
+  first.spec.extend_checkpoint = first.folder.At("first");
   auto extended = first.Prepare();
   ASSERT_TRUE(extended.ok()) << extended.status();
   const std::vector<StepReport> steps = RunSteps(extended->get(), 12);
@@ -330,11 +330,11 @@ TEST_F(ExtendedRun, EqualsTheRunThatWasPlannedLongerFromTheStart) {
 }
 
 TEST_F(ExtendedRun, NamesWhatMayNotChange) {
-  run_.plan.steps = 12;
-  run_.plan.seed = 18;
-  run_.plan.micro_batch = 4;
-  run_.plan.optimizer.beta2 = 0.99;
-  run_.plan.recipe.precision = RecipePlan::Precision::kBf16;
+  run_.spec.steps = 12;
+  run_.spec.seed = 18;
+  run_.spec.micro_batch = 4;
+  run_.spec.optimizer.beta2 = 0.99;
+  run_.spec.recipe.precision = RecipeSpec::Precision::kBf16;
   const std::string message = Refusal();
   EXPECT_THAT(message,
               AllOf(HasSubstr("seed was 17 and is 18"),
@@ -344,19 +344,19 @@ TEST_F(ExtendedRun, NamesWhatMayNotChange) {
 }
 
 TEST_F(ExtendedRun, IsInspectedBeforeItIsSubmitted) {
-  run_.plan.steps = 12;
-  EXPECT_THAT(Inspect(run_.plan, {}).problems, ::testing::IsEmpty());
-  run_.plan.seed = 18;
-  run_.plan.steps = 8;
+  run_.spec.steps = 12;
+  EXPECT_THAT(Inspect(run_.spec, {}).problems, ::testing::IsEmpty());
+  run_.spec.seed = 18;
+  run_.spec.steps = 8;
   std::vector<std::string> messages;
-  for (const InspectionProblem& problem : Inspect(run_.plan, {}).problems) {
+  for (const InspectionProblem& problem : Inspect(run_.spec, {}).problems) {
     EXPECT_EQ(problem.field, "extend_checkpoint");
     messages.push_back(problem.message);
   }
   EXPECT_THAT(messages,
               ::testing::ElementsAre(HasSubstr("steps is 8"), HasSubstr("seed was 17 and is 18")));
-  run_.plan.extend_checkpoint = "/nonexistent";
-  const std::vector<InspectionProblem> problems = Inspect(run_.plan, {}).problems;
+  run_.spec.extend_checkpoint = "/nonexistent";
+  const std::vector<InspectionProblem> problems = Inspect(run_.spec, {}).problems;
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_THAT(problems[0].message, HasSubstr("/nonexistent"));
 }
@@ -367,7 +367,7 @@ TEST_F(ExtendedRun, NeedsAStepToTake) {
 
 // Its own checkpoints resume as those of any run, whatever it extended.
 TEST_F(ExtendedRun, ResumesFromItsOwnCheckpoints) {
-  run_.plan.steps = 12;
+  run_.spec.steps = 12;
   auto extended = run_.Prepare();
   ASSERT_TRUE(extended.ok());
   RunSteps(extended->get(), 2);

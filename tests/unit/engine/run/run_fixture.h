@@ -67,17 +67,17 @@ inline ModelConfig TinyModel() {
   return config;
 }
 
-inline RunPlan TinyPlan(int64_t sequence) {
-  RunPlan plan;
-  plan.data.sequence_length = sequence;
-  plan.optimizer.learning_rate = 1e-2;
-  plan.optimizer.min_learning_rate = 1e-3;
-  plan.optimizer.weight_decay = 0;
-  plan.schedule.kind = SchedulePlan::Kind::kConstant;
-  plan.steps = 1000;
-  plan.seed = 5;
-  plan.probe_every_steps = 0;
-  return plan;
+inline RunSpec TinyPlan(int64_t sequence) {
+  RunSpec spec;
+  spec.data.sequence_length = sequence;
+  spec.optimizer.learning_rate = 1e-2;
+  spec.optimizer.min_learning_rate = 1e-3;
+  spec.optimizer.weight_decay = 0;
+  spec.schedule.kind = ScheduleSpec::Kind::kConstant;
+  spec.steps = 1000;
+  spec.seed = 5;
+  spec.probe_every_steps = 0;
+  return spec;
 }
 
 // The backend outlives the run.
@@ -120,26 +120,26 @@ struct RunChanges {
   std::function<std::unique_ptr<kernels::Backend>(std::unique_ptr<kernels::Backend>)> wrap;
 };
 
-inline TestRun MakeRun(const RunPlan& plan, FixedCorpus::Rows rows, RunChanges changes = {}) {
+inline TestRun MakeRun(const RunSpec& spec, FixedCorpus::Rows rows, RunChanges changes = {}) {
   TestRun result;
   result.backend = *kernels::OpenBackend("cpu", {.memory_bytes = 0, .threads = 1});
   if (changes.wrap) result.backend = changes.wrap(std::move(result.backend));
   RunParts parts;
-  parts.plan = plan;
+  parts.spec = spec;
   parts.config = TinyModel();
   parts.backend = result.backend.get();
   parts.tokenizer = MakeByteTokenizer();
   parts.corpus =
       std::make_unique<FixedCorpus>(std::move(rows), std::move(changes.holdout), changes.taken);
-  parts.parameters = *Parameters::Create(PlanParameters(parts.config.shape), parts.backend);
+  parts.parameters = *Parameters::Create(LayOutParameters(parts.config.shape), parts.backend);
   parts.transformer =
       *Transformer::Create({.config = parts.config,
-                            .recipe = plan.recipe,
-                            .max_tokens = plan.micro_batch * plan.data.sequence_length},
+                            .recipe = spec.recipe,
+                            .max_tokens = spec.micro_batch * spec.data.sequence_length},
                            parts.parameters->layout(), parts.backend);
-  parts.optimizer.emplace(plan.optimizer, parts.backend);
+  parts.optimizer.emplace(spec.optimizer, parts.backend);
   CHECK(
-      InitialiseWeights(*parts.parameters, plan.seed, parts.config.initializer_range, parts.backend)
+      InitialiseWeights(*parts.parameters, spec.seed, parts.config.initializer_range, parts.backend)
           .ok());
   if (changes.weights) Change(*parts.parameters, parts.backend, changes.weights);
   CHECK(parts.transformer->UpdateWeights(*parts.parameters, 1).ok());

@@ -1,5 +1,5 @@
 // The trainer's loop over an engine that only counts.
-#include "worker/trainer/run.h"
+#include "worker/trainer/attempt_run.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ namespace octavo::trainer {
 namespace {
 
 namespace fs = std::filesystem;
-using End = Run::End;  // Run is a member of testing::Test
+using End = AttemptRun::End;  // Run is a member of testing::Test
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -115,15 +115,15 @@ class RunTest : public ::testing::Test {
     script_.stop = &stop_;
     script_.clock = &clock_;
     AgentLink link(agent_->address(), absl::Seconds(20));
-    octavo::trainer::Run run(
+    octavo::trainer::AttemptRun run(
         *link.Begin(), &link,
         {.memory_bytes = 1 << 20,
          .threads = 1,
-         .prepare = [this](const engine::RunPlan& plan, const std::string&,
+         .prepare = [this](const engine::RunSpec& spec, const std::string&,
                            kernels::Backend*) -> absl::StatusOr<std::unique_ptr<engine::Engine>> {
            if (!script_.prepare.ok()) return script_.prepare;
            if (prepare_throws_) throw std::runtime_error("[json.exception] cannot use at()");
-           return std::make_unique<CountingEngine>(script_, plan.steps);
+           return std::make_unique<CountingEngine>(script_, spec.steps);
          },
          .clock = &clock_,
          .stop = &stop_,

@@ -74,22 +74,22 @@ kernels::LargestProducts ProductsOf(int64_t N, int64_t outputs, int64_t inputs) 
   return products;
 }
 
-class Plan {
+class Estimator {
  public:
-  Plan(const ModelShape& model, const RunShape& run)
+  Estimator(const ModelShape& model, const RunShape& run)
       : model_(model), run_(run), tokens_(run.micro_batch * run.sequence) {}
 
-  MemoryPlan Sum() const {
+  MemoryEstimate Sum() const {
     const int64_t elements = CountParameters(model_).elements;
-    MemoryPlan plan;
-    plan.weights = Weights();
-    plan.optimizer = 3 * kFloat * elements;
-    plan.gradients = kFloat * elements;
-    plan.activations = model_.layers * LayerActivations() + KeptInputs() +
-                       tokens_ * (kBfloat16 * model_.hidden + kFloat);
-    plan.workspaces = Workspaces() + StepRecords();
-    plan.program = kProgramBytes;
-    return plan;
+    MemoryEstimate estimate;
+    estimate.weights = Weights();
+    estimate.optimizer = 3 * kFloat * elements;
+    estimate.gradients = kFloat * elements;
+    estimate.activations = model_.layers * LayerActivations() + KeptInputs() +
+                           tokens_ * (kBfloat16 * model_.hidden + kFloat);
+    estimate.workspaces = Workspaces() + StepRecords();
+    estimate.program = kProgramBytes;
+    return estimate;
   }
 
  private:
@@ -206,18 +206,19 @@ kernels::LargestOperations LargestOperationsOf(const ModelShape& model, const Ru
   return largest;
 }
 
-MemoryPlan PlanMemory(const ModelShape& model, const RunShape& run, const Place& place) {
-  MemoryPlan plan = Plan(model, run).Sum();
-  plan.backend =
+MemoryEstimate EstimateMemory(const ModelShape& model, const RunShape& run, const Place& place) {
+  MemoryEstimate estimate = Estimator(model, run).Sum();
+  estimate.backend =
       kernels::WorkspaceBytes(place.backend, LargestOperationsOf(model, run), place.machine);
-  return plan;
+  return estimate;
 }
 
-std::string Describe(const MemoryPlan& plan) {
-  return absl::StrCat("weights ", plan.weights, ", optimizer ", plan.optimizer, ", gradients ",
-                      plan.gradients, ", activations ", plan.activations, ", workspaces ",
-                      plan.workspaces, ", the backend's own ", plan.backend, ", corpus ",
-                      plan.corpus, ", program ", plan.program);
+std::string Describe(const MemoryEstimate& estimate) {
+  return absl::StrCat("weights ", estimate.weights, ", optimizer ", estimate.optimizer,
+                      ", gradients ", estimate.gradients, ", activations ", estimate.activations,
+                      ", workspaces ", estimate.workspaces, ", the backend's own ",
+                      estimate.backend, ", corpus ", estimate.corpus, ", program ",
+                      estimate.program);
 }
 
 }  // namespace octavo::engine

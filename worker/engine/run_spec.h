@@ -11,12 +11,12 @@
 
 namespace octavo::engine {
 
-struct ModelPlan {
+struct ModelSpec {
   std::string folder;
   enum class Initialisation { kWeights, kRandom } initialisation = Initialisation::kWeights;
 };
 
-struct DataPlan {
+struct DataSpec {
   std::vector<std::string> files;
   std::string text_field = "text";
   enum class TokenizerKind { kFolder, kByte } tokenizer = TokenizerKind::kFolder;
@@ -39,13 +39,13 @@ struct PrecisionRule {
   int64_t until_step = 0;  // its last step; 0: no last one
 };
 
-struct RecipePlan {
+struct RecipeSpec {
   enum class Precision { kFp8, kBf16 } precision = Precision::kFp8;
   std::vector<std::string> keep_bf16;     // globs on module names: a first rule, all three in BF16
   std::vector<PrecisionRule> rules = {};  // in order: a later one wins
 };
 
-struct OptimizerPlan {
+struct OptimizerSpec {
   double learning_rate = 0;
   double min_learning_rate = 0;
   double beta1 = 0.9;
@@ -55,28 +55,28 @@ struct OptimizerPlan {
   double clip_norm = 1.0;  // 0: off
 };
 
-struct SchedulePlan {
+struct ScheduleSpec {
   enum class Kind { kWsd, kCosine, kConstant } kind = Kind::kWsd;
   int64_t warmup_steps = 0;
   int64_t decay_steps = 0;
 };
 
-struct EvaluationPlan {
+struct EvaluationSpec {
   int64_t holdout_tokens = 16384;
   std::string exact_match_file;
   int64_t exact_match_limit = 512;
   int64_t exact_match_max_new_tokens = 32;
 };
 
-struct RunPlan {
-  ModelPlan model;
+struct RunSpec {
+  ModelSpec model;
   // Folder of a checkpoint of a run that this one extends; empty: none. See Continuation.
   std::string extend_checkpoint = {};
-  DataPlan data;
-  RecipePlan recipe;
-  OptimizerPlan optimizer;
-  SchedulePlan schedule;
-  EvaluationPlan evaluation;
+  DataSpec data;
+  RecipeSpec recipe;
+  OptimizerSpec optimizer;
+  ScheduleSpec schedule;
+  EvaluationSpec evaluation;
   int64_t micro_batch = 1;
   int64_t gradient_accumulation = 1;
   int64_t steps = 0;

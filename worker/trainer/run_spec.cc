@@ -1,18 +1,18 @@
-#include "worker/trainer/run_plan.h"
+#include "worker/trainer/run_spec.h"
 
 #include "base/status.h"
 #include "proto/support/job_spec.h"
-#include "worker/trainer/recipe_plan.h"
+#include "worker/trainer/recipe_spec.h"
 
 namespace octavo::trainer {
 namespace {
 
-engine::DataPlan MakeDataPlan(const v1::DataSource& data) {
+engine::DataSpec MakeDataSpec(const v1::DataSource& data) {
   return {
       .files = {data.files().begin(), data.files().end()},
       .text_field = data.text_field(),
-      .tokenizer = data.tokenizer() == "byte" ? engine::DataPlan::TokenizerKind::kByte
-                                              : engine::DataPlan::TokenizerKind::kFolder,
+      .tokenizer = data.tokenizer() == "byte" ? engine::DataSpec::TokenizerKind::kByte
+                                              : engine::DataSpec::TokenizerKind::kFolder,
       .sequence_length = data.sequence_length(),
       .isolate_documents = data.isolate_documents(),
       .holdout_files = {data.holdout_files().begin(), data.holdout_files().end()},
@@ -22,7 +22,7 @@ engine::DataPlan MakeDataPlan(const v1::DataSource& data) {
   };
 }
 
-engine::OptimizerPlan MakeOptimizerPlan(const v1::Optimizer& optimizer) {
+engine::OptimizerSpec MakeOptimizerSpec(const v1::Optimizer& optimizer) {
   return {
       .learning_rate = optimizer.learning_rate(),
       .min_learning_rate = optimizer.min_learning_rate(),
@@ -34,8 +34,8 @@ engine::OptimizerPlan MakeOptimizerPlan(const v1::Optimizer& optimizer) {
   };
 }
 
-engine::SchedulePlan MakeSchedulePlan(const v1::Schedule& schedule) {
-  using Kind = engine::SchedulePlan::Kind;
+engine::ScheduleSpec MakeScheduleSpec(const v1::Schedule& schedule) {
+  using Kind = engine::ScheduleSpec::Kind;
   return {
       .kind = schedule.kind() == "cosine"     ? Kind::kCosine
               : schedule.kind() == "constant" ? Kind::kConstant
@@ -45,7 +45,7 @@ engine::SchedulePlan MakeSchedulePlan(const v1::Schedule& schedule) {
   };
 }
 
-engine::EvaluationPlan MakeEvaluationPlan(const v1::Evaluation& evaluation) {
+engine::EvaluationSpec MakeEvaluationSpec(const v1::Evaluation& evaluation) {
   return {
       .holdout_tokens = evaluation.holdout_tokens(),
       .exact_match_file = evaluation.exact_match_file(),
@@ -56,23 +56,23 @@ engine::EvaluationPlan MakeEvaluationPlan(const v1::Evaluation& evaluation) {
 
 }  // namespace
 
-absl::StatusOr<engine::RunPlan> MakeRunPlan(const v1::JobSpec& spec) {
+absl::StatusOr<engine::RunSpec> MakeRunSpec(const v1::JobSpec& spec) {
   if (const std::vector<v1::Violation> violations = CheckJobSpec(spec); !violations.empty()) {
     return absl::InvalidArgumentError(JoinViolations(violations));
   }
   const v1::Stage& stage = spec.stages(0);
-  using Initialisation = engine::ModelPlan::Initialisation;
-  return engine::RunPlan{
+  using Initialisation = engine::ModelSpec::Initialisation;
+  return engine::RunSpec{
       .model = {.folder = stage.model().folder(),
                 .initialisation = stage.model().initialisation() == "random"
                                       ? Initialisation::kRandom
                                       : Initialisation::kWeights},
       .extend_checkpoint = stage.extend_checkpoint(),
-      .data = MakeDataPlan(stage.data()),
-      .recipe = MakeRecipePlan(stage.recipe()),
-      .optimizer = MakeOptimizerPlan(stage.optimizer()),
-      .schedule = MakeSchedulePlan(stage.schedule()),
-      .evaluation = MakeEvaluationPlan(stage.evaluation()),
+      .data = MakeDataSpec(stage.data()),
+      .recipe = MakeRecipeSpec(stage.recipe()),
+      .optimizer = MakeOptimizerSpec(stage.optimizer()),
+      .schedule = MakeScheduleSpec(stage.schedule()),
+      .evaluation = MakeEvaluationSpec(stage.evaluation()),
       .micro_batch = stage.batch().micro_batch(),
       .gradient_accumulation = stage.batch().gradient_accumulation(),
       .steps = stage.steps(),

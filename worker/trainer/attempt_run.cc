@@ -1,4 +1,4 @@
-#include "worker/trainer/run.h"
+#include "worker/trainer/attempt_run.h"
 
 #include <algorithm>
 #include <exception>
@@ -12,7 +12,7 @@
 #include "base/strict_json.h"
 #include "worker/trainer/metrics.h"
 #include "worker/trainer/report.h"
-#include "worker/trainer/run_plan.h"
+#include "worker/trainer/run_spec.h"
 
 namespace octavo::trainer {
 namespace {
@@ -36,7 +36,7 @@ int64_t CountOf(const nlohmann::json& object, const char* key) {
 
 }  // namespace
 
-Run::Run(v1::Assignment assignment, AgentLink* link, RunOptions options)
+AttemptRun::AttemptRun(v1::Assignment assignment, AgentLink* link, RunOptions options)
     : assignment_(std::move(assignment)),
       link_(link),
       options_(std::move(options)),
@@ -45,7 +45,7 @@ Run::Run(v1::Assignment assignment, AgentLink* link, RunOptions options)
       metrics_([this](const MetricQueue::Points& points) { return link_->ReportMetrics(points); },
                options_.most_waiting_steps) {}
 
-Run::End Run::Execute() {
+AttemptRun::End AttemptRun::Execute() {
   const auto run = [this]() -> absl::Status {
     RETURN_IF_ERROR(Prepare());
     RETURN_IF_ERROR(Train());
@@ -71,7 +71,7 @@ Run::End Run::Execute() {
   return Report(status);
 }
 
-Run::End Run::Report(const absl::Status& status) {
+AttemptRun::End AttemptRun::Report(const absl::Status& status) {
   if (stopped_) return End::kStopped;
   // A failed run's last steps tell why it failed.
   if (!agent_lost_) (void)FromAgent(metrics_.Flush());
@@ -86,9 +86,9 @@ Run::End Run::Report(const absl::Status& status) {
   return link_->Finish(request).ok() ? End::kReported : End::kAgentLost;
 }
 
-void Run::Say(const std::string& line) const { *options_.out << line << std::endl; }
+void AttemptRun::Say(const std::string& line) const { *options_.out << line << std::endl; }
 
-absl::Status Run::FromAgent(const absl::Status& status) {
+absl::Status AttemptRun::FromAgent(const absl::Status& status) {
   const bool gone = absl::IsUnavailable(status) || absl::IsCancelled(status) ||
                     absl::IsAborted(status) || absl::IsDeadlineExceeded(status) ||
                     absl::StrContains(status.message(), "LEASE_FENCED");
@@ -99,9 +99,9 @@ absl::Status Run::FromAgent(const absl::Status& status) {
   return status;
 }
 
-absl::Status Run::Prepare() {
+absl::Status AttemptRun::Prepare() {
   phase_ = Phase::kPrepare;
-  ASSIGN_OR_RETURN(plan_, MakeRunPlan(assignment_.spec()));
+  ASSIGN_OR_RETURN(spec_, MakeRunSpec(assignment_.spec()));
   phase_ = Phase::kStore;
   RETURN_IF_ERROR(folders_.Prepare());
   RETURN_IF_ERROR(CheckResumeFolder());
@@ -114,7 +114,7 @@ absl::Status Run::Prepare() {
 
 // A committed checkpoint that is not there, or not what was committed, is a fault of the storage:
 // neither the job nor a restart can mend it.
-absl::Status Run::CheckResumeFolder() const {
+absl::Status AttemptRun::CheckResumeFolder() const {
   const v1::Checkpoint& checkpoint = assignment_.resume_from();
   if (checkpoint.folder().empty()) return absl::OkStatus();
   const absl::StatusOr<std::string> manifest =
@@ -133,7 +133,7 @@ absl::Status Run::CheckResumeFolder() const {
   return absl::OkStatus();
 }
 
-absl::Status Run::OpenEngine() {
+absl::Status AttemptRun::OpenEngine() {
   const std::string name = assignment_.spec().resources().device_kind() == "gpu" ? "cuda" : "cpu";
   ASSIGN_OR_RETURN(backend_,
                    kernels::OpenBackend(name, {.memory_bytes = options_.memory_bytes,
@@ -143,14 +143,14 @@ absl::Status Run::OpenEngine() {
   Say(absl::StrFormat("attempt %d of %s on %s, GEMMs by %s", assignment_.lease().epoch(),
                       assignment_.lease().job_id(), backend.device, backend.matmul));
   const std::string& resume_folder = assignment_.resume_from().folder();
-  ASSIGN_OR_RETURN(engine_, options_.prepare(plan_, resume_folder, backend_.get()));
+  ASSIGN_OR_RETURN(engine_, options_.prepare(spec_, resume_folder, backend_.get()));
   if (!resume_folder.empty()) {
     Say(absl::StrCat("resumes after step ", engine_->completed_steps(), " from ", resume_folder));
   }
   return absl::OkStatus();
 }
 
-absl::Status Run::Train() {
+absl::Status AttemptRun::Train() {
   while (!engine_->done()) {
     if (options_.stop->set()) return Stop();
     RETURN_IF_ERROR(TakeStep());
@@ -161,7 +161,7 @@ absl::Status Run::Train() {
   return absl::OkStatus();
 }
 
-absl::Status Run::Stop() {
+absl::Status AttemptRun::Stop() {
   const bool behind = checkpoint_step_ != engine_->completed_steps();
   if (behind && HasTimeToSave()) {
     if (const absl::Status saved = SaveCheckpoint(); !saved.ok()) {
@@ -175,14 +175,14 @@ absl::Status Run::Stop() {
   return absl::OkStatus();
 }
 
-bool Run::HasTimeToSave() const {
+bool AttemptRun::HasTimeToSave() const {
   if (longest_save_ == absl::ZeroDuration()) return false;
   const absl::Duration left =
       options_.stop_grace - (options_.clock->Monotonic() - options_.stop->since());
   return longest_save_ * 1.5 < left;
 }
 
-absl::Status Run::TakeStep() {
+absl::Status AttemptRun::TakeStep() {
   phase_ = Phase::kTrain;
   ASSIGN_OR_RETURN(const engine::StepReport step, engine_->Step());
   RETURN_IF_ERROR(FromAgent(metrics_.Add(MakeMetricPoints(step, options_.clock->Now()))));
@@ -197,13 +197,13 @@ absl::Status Run::TakeStep() {
   report_.set_peak_memory_bytes(step.peak_memory_bytes);
   const absl::Duration now = options_.clock->Monotonic();
   if (now - last_line_ >= kBetweenLines || !step.applied || engine_->done()) {
-    Say(DescribeStep(step, plan_.steps));
+    Say(DescribeStep(step, spec_.steps));
     last_line_ = now;
   }
   return absl::OkStatus();
 }
 
-absl::Status Run::SaveCheckpoint() {
+absl::Status AttemptRun::SaveCheckpoint() {
   phase_ = Phase::kStore;
   // What a checkpoint covers is not trained again: its metrics must be there before it.
   RETURN_IF_ERROR(FromAgent(metrics_.Flush()));
@@ -227,13 +227,13 @@ absl::Status Run::SaveCheckpoint() {
 
 // An attempt may start from the checkpoint of the last step, and has then no step of its own whose
 // figures it could report.
-absl::Status Run::SaveProgress() const {
+absl::Status AttemptRun::SaveProgress() const {
   v1::RunReport progress = report_;
   progress.clear_checkpoint_folder();
   return WriteFileAtomically(folders_.Progress(), ToJson(progress));
 }
 
-void Run::RestoreProgress() {
+void AttemptRun::RestoreProgress() {
   report_.set_steps(engine_->completed_steps());
   report_.set_checkpoint_folder(assignment_.resume_from().folder());
   const absl::StatusOr<std::string> text = ReadFile(folders_.Progress(), kProgressLimitBytes);
@@ -247,7 +247,7 @@ void Run::RestoreProgress() {
   if (loss != json->end() && loss->is_number()) report_.set_final_loss(*loss);
 }
 
-absl::Status Run::Complete() {
+absl::Status AttemptRun::Complete() {
   phase_ = Phase::kTrain;
   if (checkpoint_step_ != engine_->completed_steps()) RETURN_IF_ERROR(SaveCheckpoint());
   ASSIGN_OR_RETURN(const engine::FinalReport final_report, engine_->Finish());
@@ -267,7 +267,7 @@ absl::Status Run::Complete() {
   return absl::OkStatus();
 }
 
-absl::Status Run::ExportWeights() {
+absl::Status AttemptRun::ExportWeights() {
   RETURN_IF_ERROR(engine_->Export(folders_.NewExport()));
   RETURN_IF_ERROR(ReplaceFolder(folders_.NewExport(), folders_.Export()));
   report_.set_export_folder(folders_.Export());

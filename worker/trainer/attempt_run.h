@@ -19,7 +19,7 @@
 namespace octavo::trainer {
 
 using PrepareEngine = std::function<absl::StatusOr<std::unique_ptr<engine::Engine>>(
-    const engine::RunPlan&, const std::string& resume_folder, kernels::Backend*)>;
+    const engine::RunSpec&, const std::string& resume_folder, kernels::Backend*)>;
 
 struct RunOptions {
   int64_t memory_bytes = 0;  // of the device; 0: what the backend finds
@@ -27,12 +27,12 @@ struct RunOptions {
   PrepareEngine prepare = &engine::Engine::Prepare;
   const Clock* clock = nullptr;
   const StopRequest* stop = nullptr;  // set by SIGTERM; obeyed between steps
-  absl::Duration stop_grace;          // from then until SIGKILL; see Run::HasTimeToSave
+  absl::Duration stop_grace;          // from then until SIGKILL; see AttemptRun::HasTimeToSave
   int64_t most_waiting_steps = 1000;  // of metrics that the agent has not taken yet
   std::ostream* out = nullptr;        // lines for people
 };
 
-class Run {
+class AttemptRun {
  public:
   enum class End {
     kReported,   // the agent holds the result, good or bad
@@ -41,7 +41,7 @@ class Run {
   };
 
   // `link` outlives the run.
-  Run(v1::Assignment assignment, AgentLink* link, RunOptions options);
+  AttemptRun(v1::Assignment assignment, AgentLink* link, RunOptions options);
   End Execute();
 
  private:
@@ -68,7 +68,7 @@ class Run {
   AgentLink* const link_;
   const RunOptions options_;
   const JobFolders folders_;
-  engine::RunPlan plan_;
+  engine::RunSpec spec_;
   std::unique_ptr<kernels::Backend> backend_;
   std::unique_ptr<engine::Engine> engine_;  // destroyed before its backend
   Phase phase_ = Phase::kPrepare;
