@@ -21,29 +21,27 @@ class Session final : public grpc::ServerBidiReactor<v1::SessionRequest, v1::Ses
 
   Session* Launch(std::shared_ptr<Session> self) {
     self_ = std::move(self);
-    StartRead(&request_);
+    StartRead(&request_);  // under the hold that holds_ begins with
     return this;
   }
 
   void OnReadDone(bool ok) override {
-    if (!ok) return End(absl::OkStatus());
-    if (absl::Status status = CheckHeartbeat(request_); !status.ok()) return End(status);
+    if (!ok) return EndRead(absl::OkStatus());
+    if (absl::Status status = CheckHeartbeat(request_); !status.ok()) return EndRead(status);
     const bool first = worker_.worker_id().empty();
     if (first) worker_ = request_.worker();
     if (request_.worker().worker_id() != worker_.worker_id() ||
         request_.worker().incarnation() != worker_.incarnation()) {
-      return End(absl::InvalidArgumentError(
+      return EndRead(absl::InvalidArgumentError(
           "a session belongs to one worker; open another for another identity"));
     }
-    Hold();
     CoreLoop::Answered answered(
         [self = shared_from_this()](absl::StatusOr<core::AnswerBody> answer) {
           if (answer.ok()) {
             self->StartRead(&self->request_);
           } else {
-            self->End(answer.status());
+            self->EndRead(answer.status());
           }
-          self->Release();
         });
     const CoreLoop::Cost cost = {.deadline = absl::InfiniteDuration(),
                                  .bytes = static_cast<int64_t>(request_.ByteSizeLong())};
@@ -114,10 +112,10 @@ class Session final : public grpc::ServerBidiReactor<v1::SessionRequest, v1::Ses
         {}, CoreLoop::Answered(nullptr));
   }
 
-  // Finishing waits for every hold: gRPC takes no operation after it.
-  void Hold() {
-    absl::MutexLock lock(&mutex_);
-    ++holds_;
+  // The chain of reads and heartbeats is over.
+  void EndRead(const absl::Status& status) {
+    End(status);
+    Release();
   }
 
   void Release() {
@@ -153,7 +151,11 @@ class Session final : public grpc::ServerBidiReactor<v1::SessionRequest, v1::Ses
 
   absl::Mutex mutex_;
   std::deque<v1::SessionResponse> outgoing_ ABSL_GUARDED_BY(mutex_);
-  int holds_ ABSL_GUARDED_BY(mutex_) = 0;  // a write under way, a heartbeat that is not answered
+  // Finishing waits for every hold, since gRPC takes no operation after it. The reads hold one from
+  // the first to the last, heartbeats that wait for the core included: an end that comes from
+  // another thread between a read and its heartbeat would finish under their feet. A cancelled
+  // stream fails its open read, so this hold always ends. A write under way holds another.
+  int holds_ ABSL_GUARDED_BY(mutex_) = 1;
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
 };
