@@ -2,7 +2,10 @@
 // over seeds: both jobs of a pair start from the same weights and read the same data.
 //
 //   learning_bench JOB.yaml --seeds 1 2 3 --target 1.25
+//   learning_bench JOB.yaml --target 1.25 --candidate 'forward=recipe.rules=[{dgrad: bf16, wgrad:
+//   bf16}]'
 //
+// The candidate is the recipe fp8, or as many variants of it as --candidate names.
 // A pair's ratio is steps of the candidate / steps of BF16. Losses of single steps scatter, so the
 // target counts as reached when the mean loss of the last `window` steps is below it. The interval
 // is Student's over the logarithms of the ratios.
@@ -12,9 +15,11 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/command_line.h"
 #include "base/file.h"
 #include "base/status.h"
@@ -27,10 +32,16 @@
 namespace octavo::bench {
 namespace {
 
+// The recipe fp8 with one setting of the stage changed.
+struct Candidate {
+  std::string name = "fp8";
+  std::string override;  // "path=value" below the stage; empty: none
+};
+
 struct Options {
   std::string job_file;
-  std::vector<std::string> overrides;            // of both jobs of a pair, "path=value"
-  std::vector<std::string> candidate_overrides;  // of the candidate alone
+  std::vector<std::string> overrides;   // of all jobs, "path=value"
+  std::vector<std::string> candidates;  // "NAME=PATH=VALUE"; empty: fp8 as it is
   std::vector<uint64_t> seeds = {1, 2, 3, 4, 5, 6};
   double target = 0;  // 0: none, every run is trained to its end
   int64_t window = 50;
@@ -48,16 +59,27 @@ struct Result {
   engine::FinalReport report;
 };
 
-absl::StatusOr<engine::RunSpec> ReadSpec(const Options& options, const std::string& recipe,
+std::vector<Candidate> CandidatesOf(const Options& options) {
+  std::vector<Candidate> candidates;
+  for (const std::string& text : options.candidates) {
+    const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits('=', 1));
+    candidates.push_back({.name = parts.first, .override = parts.second});
+  }
+  if (candidates.empty()) candidates.emplace_back();
+  return candidates;
+}
+
+// `candidate`: null for BF16.
+absl::StatusOr<engine::RunSpec> ReadSpec(const Options& options, const Candidate* candidate,
                                          uint64_t seed) {
   ASSIGN_OR_RETURN(const std::string text, ReadFile(options.job_file, int64_t{1} << 20));
   std::vector<std::string> overrides = options.overrides;
-  overrides.push_back(absl::StrCat("stages[0].recipe.name=", recipe));
+  overrides.push_back(
+      absl::StrCat("stages[0].recipe.name=", candidate == nullptr ? "bf16" : "fp8"));
   overrides.push_back(absl::StrCat("stages[0].seed=", seed));
   overrides.push_back("stages[0].divergence.probe_every_steps=0");
-  if (recipe != "bf16") {
-    overrides.insert(overrides.end(), options.candidate_overrides.begin(),
-                     options.candidate_overrides.end());
+  if (candidate != nullptr && !candidate->override.empty()) {
+    overrides.push_back("stages[0]." + candidate->override);
   }
   ParsedSpec parsed = ParseJobSpec(text, overrides);
   if (!parsed.violations.empty()) {
@@ -67,14 +89,15 @@ absl::StatusOr<engine::RunSpec> ReadSpec(const Options& options, const std::stri
   return trainer::MakeRunSpec(parsed.spec);
 }
 
-absl::StatusOr<Result> Learn(const Options& options, const std::string& recipe, uint64_t seed) {
-  ASSIGN_OR_RETURN(const engine::RunSpec spec, ReadSpec(options, recipe, seed));
+absl::StatusOr<Result> Learn(const Options& options, const Candidate* candidate, uint64_t seed) {
+  ASSIGN_OR_RETURN(const engine::RunSpec spec, ReadSpec(options, candidate, seed));
   ASSIGN_OR_RETURN(const std::unique_ptr<kernels::Backend> backend,
                    kernels::OpenBackend("cpu", {.memory_bytes = 0, .threads = options.threads}));
   ASSIGN_OR_RETURN(const std::unique_ptr<engine::Engine> engine,
                    engine::Engine::Prepare(spec, "", backend.get()));
   std::ofstream curves;
   if (!options.curves.empty()) curves.open(options.curves, std::ios::app);
+  const std::string recipe = candidate == nullptr ? "bf16" : candidate->name;
   Result result;
   std::deque<double> losses;
   double sum = 0;
@@ -146,22 +169,26 @@ void PrintRatio(const std::string& name, const std::vector<double>& logarithms) 
 
 absl::Status Measure(const Options& options) {
   const std::string name = "steps-to-target";
-  std::vector<double> logarithms;
+  const std::vector<Candidate> candidates = CandidatesOf(options);
+  std::vector<std::vector<double>> logarithms(candidates.size());
   int64_t beyond = 0;
   for (const uint64_t seed : options.seeds) {
-    const std::string of_seed = absl::StrCat(name, "/seed-", seed);
-    ASSIGN_OR_RETURN(const Result bf16, Learn(options, "bf16", seed));
-    PrintRun(options, of_seed + "/bf16", bf16, nullptr);
-    ASSIGN_OR_RETURN(const Result candidate, Learn(options, "fp8", seed));
-    PrintRun(options, of_seed + "/fp8", candidate, &bf16);
-    if (options.target == 0) continue;
-    beyond += bf16.reached && candidate.reached ? 0 : 1;
-    logarithms.push_back(std::log(static_cast<double>(candidate.steps) / bf16.steps));
+    const std::string of_seed = absl::StrCat(name, "/seed-", seed, "/");
+    ASSIGN_OR_RETURN(const Result bf16, Learn(options, nullptr, seed));
+    PrintRun(options, of_seed + "bf16", bf16, nullptr);
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      ASSIGN_OR_RETURN(const Result result, Learn(options, &candidates[i], seed));
+      PrintRun(options, of_seed + candidates[i].name, result, &bf16);
+      beyond += bf16.reached && result.reached ? 0 : 1;
+      logarithms[i].push_back(std::log(static_cast<double>(result.steps) / bf16.steps));
+    }
   }
-  if (logarithms.empty()) return absl::OkStatus();
-  PrintRatio(name, logarithms);
+  if (options.target == 0) return absl::OkStatus();
   // Runs that end before the target count with the steps that they made, so that a ratio is a
   // bound.
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    PrintRatio(absl::StrCat(name, "/", candidates[i].name), logarithms[i]);
+  }
   Print({name + "/pairs_beyond_the_last_step", static_cast<double>(beyond), "pairs"});
   return absl::OkStatus();
 }
@@ -171,8 +198,9 @@ int Main(int argc, const char* const* argv) {
   Options options;
   CLI::App app("Steps that a job needs to learn its task, FP8 against BF16.", "learning_bench");
   app.add_option("job", options.job_file, "Job file of one stage")->required();
-  app.add_option("--set", options.overrides, "path=value, of both jobs");
-  app.add_option("--set-candidate", options.candidate_overrides, "path=value, of the FP8 job");
+  app.add_option("--set", options.overrides, "path=value, of all jobs");
+  app.add_option("--candidate", options.candidates,
+                 "NAME=path=value: fp8 with one setting of its stage changed; may be repeated");
   app.add_option("--seeds", options.seeds, "One pair of runs each");
   app.add_option("--target", options.target, "Mean loss to reach; 0: train to the end");
   app.add_option("--window", options.window, "Steps of the mean")->check(CLI::Range(1, 10000));

@@ -6,7 +6,9 @@
 #   tests/bench/run.sh step [FLAG...]      a whole training step; "--help" lists the flags, e.g. for a slow machine
 #                                          --model smollm2-135m --micro-batch 1 --sequence 256 --steps 1
 #   tests/bench/run.sh steps-to-target [FLAG...]
-#                                          steps until the quickstart's task is learnt, FP8 against BF16, paired over seeds
+#                                          steps until sums are learnt (octavo example arithmetic), FP8 against BF16, paired
+#                                          over seeds
+#   tests/bench/run.sh gemms [FLAG...]     the same, with one kind of GEMM in FP8 at a time
 #   OCTAVO_JOBS=N                          compile jobs (default: one per core)
 #   OCTAVO_BENCH_PRESET=NAME               another preset than release
 #
@@ -42,10 +44,19 @@ steps_to_target() {
   "$bin/learning_bench" build/bench/example/fp8.yaml --target 1.25 "$@"
 }
 
+gemms() {
+  steps_to_target \
+    --candidate fp8= \
+    --candidate "fprop=recipe.rules=[{dgrad: bf16, wgrad: bf16}]" \
+    --candidate "dgrad=recipe.rules=[{fprop: bf16, wgrad: bf16}]" \
+    --candidate "wgrad=recipe.rules=[{fprop: bf16, dgrad: bf16}]" "$@"
+}
+
 case "${1:-}" in
   "") operations; step ;;
   operations) shift; operations "$@" ;;
   step) shift; step "$@" ;;
   steps-to-target) shift; steps_to_target "$@" ;;
-  *) echo "run.sh: unknown name '$1'; write operations, step or steps-to-target" >&2; exit 2 ;;
+  gemms) shift; gemms "$@" ;;
+  *) echo "run.sh: unknown name '$1'; write operations, step, steps-to-target or gemms" >&2; exit 2 ;;
 esac
