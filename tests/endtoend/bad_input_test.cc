@@ -130,7 +130,7 @@ TEST(FullDisk, FailsTheJobAndLeavesNothingHalfDone) {
     left.push_back(entry.path().filename().string());
   }
   EXPECT_THAT(left, IsEmpty());
-  EXPECT_FALSE(fs::exists(cluster.folder() + "/out/" + id + "/export"));
+  EXPECT_FALSE(fs::exists(cluster.folder() + "/out/" + id + "/export.epoch-1"));
   EXPECT_TRUE(cluster.worker().running());
 }
 

@@ -43,7 +43,7 @@ TEST(Job, SucceedsAndReportsWhatRanInFp8) {
   EXPECT_DOUBLE_EQ(losses.rbegin()->second, report.final_loss());
   EXPECT_TRUE(fs::exists(report.export_folder() + "/model.safetensors"));
   EXPECT_TRUE(fs::exists(report.checkpoint_folder() + "/manifest.json"));
-  EXPECT_TRUE(fs::exists(cluster.folder() + "/out/" + id + "/report.json"));
+  EXPECT_TRUE(fs::exists(cluster.folder() + "/out/" + id + "/report.epoch-1.json"));
   EXPECT_THAT(cluster.Logs(id), Contains(HasSubstr("step 1/30 loss ")));
 }
 

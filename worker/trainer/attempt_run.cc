@@ -221,7 +221,7 @@ absl::Status AttemptRun::SaveCheckpoint() {
   longest_save_ = std::max(longest_save_, options_.clock->Monotonic() - start);
   Say(absl::StrCat("checkpoint ", checkpoint.folder()));
   report_.set_checkpoint_folder(checkpoint.folder());
-  RemoveFolders(*obsolete);
+  folders_.RemoveObsolete(*obsolete);
   return absl::OkStatus();
 }
 
@@ -236,9 +236,10 @@ absl::Status AttemptRun::SaveProgress() const {
 void AttemptRun::RestoreProgress() {
   report_.set_steps(engine_->completed_steps());
   report_.set_checkpoint_folder(assignment_.resume_from().folder());
-  const absl::StatusOr<std::string> text = ReadFile(folders_.Progress(), kProgressLimitBytes);
+  const std::string path = folders_.ResumedProgress();
+  const absl::StatusOr<std::string> text = ReadFile(path, kProgressLimitBytes);
   if (!text.ok()) return;
-  const absl::StatusOr<nlohmann::json> json = ParseStrictJson(*text, folders_.Progress());
+  const absl::StatusOr<nlohmann::json> json = ParseStrictJson(*text, path);
   if (!json.ok() || CountOf(*json, "steps") != report_.steps()) return;
   report_.set_tokens(CountOf(*json, "tokens"));
   report_.set_nonfinite_steps(CountOf(*json, "nonfinite_steps"));
@@ -268,8 +269,7 @@ absl::Status AttemptRun::Complete() {
 }
 
 absl::Status AttemptRun::ExportWeights() {
-  RETURN_IF_ERROR(engine_->Export(folders_.NewExport()));
-  RETURN_IF_ERROR(ReplaceFolder(folders_.NewExport(), folders_.Export()));
+  RETURN_IF_ERROR(engine_->Export(folders_.Export()));
   report_.set_export_folder(folders_.Export());
   return absl::OkStatus();
 }

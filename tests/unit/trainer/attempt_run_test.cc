@@ -139,6 +139,7 @@ class RunTest : public ::testing::Test {
   void ResumeFrom(int64_t step, int64_t epoch) {
     v1::Checkpoint* checkpoint = agent_->assignment.mutable_resume_from();
     checkpoint->set_step(step);
+    checkpoint->set_epoch(epoch);
     checkpoint->set_folder(CheckpointFolder(step, epoch));
     checkpoint->set_manifest_sha256(Sha256Of("manifest"));
     ASSERT_TRUE(MakeFolderWithFile(checkpoint->folder(), "manifest").ok());
@@ -174,9 +175,10 @@ TEST_F(RunTest, TrainsCheckpointsExportsAndReports) {
   EXPECT_EQ(report.fp8_gemms(), 21);
   EXPECT_EQ(report.weights_sha256(), "weights after 4");
   EXPECT_EQ(report.checkpoint_folder(), CheckpointFolder(4, 3));
-  EXPECT_EQ(report.export_folder(), Root() + "/export");
-  EXPECT_TRUE(fs::exists(Root() + "/export/manifest.json"));
-  const auto json = nlohmann::json::parse(ReadFile(Root() + "/report.json", 1 << 20).value());
+  EXPECT_EQ(report.export_folder(), Root() + "/export.epoch-3");
+  EXPECT_TRUE(fs::exists(report.export_folder() + "/manifest.json"));
+  const auto json =
+      nlohmann::json::parse(ReadFile(Root() + "/report.epoch-3.json", 1 << 20).value());
   EXPECT_EQ(json["steps"], 4);
   EXPECT_EQ(agent_->committed[0].manifest_sha256(), Sha256Of("step 2"));
 }
@@ -192,22 +194,25 @@ TEST_F(RunTest, NoExportIsMadeWhenNoneIsWanted) {
   agent_->assignment.mutable_spec()->mutable_stages(0)->mutable_checkpoint()->set_export_format(
       "none");
   ASSERT_EQ(Execute(), End::kReported);
-  EXPECT_FALSE(fs::exists(Root() + "/export"));
+  EXPECT_FALSE(fs::exists(Root() + "/export.epoch-3"));
   EXPECT_EQ(agent_->finished->report().export_folder(), "");
 }
 
-TEST_F(RunTest, AnOlderExportIsReplaced) {
-  ASSERT_TRUE(MakeFolderWithFile(Root() + "/export", "old").ok());
+TEST_F(RunTest, TheExportOfAnEarlierAttemptIsSweptAndItsFilesAreNotTouchedLater) {
+  ASSERT_TRUE(MakeFolderWithFile(Root() + "/export.epoch-2", "not reported").ok());
   ASSERT_EQ(Execute(), End::kReported);
-  EXPECT_EQ(ReadFile(Root() + "/export/manifest.json", 100).value(), "export of epoch");
-  EXPECT_FALSE(fs::exists(Root() + "/export.epoch-3"));
+  EXPECT_FALSE(fs::exists(Root() + "/export.epoch-2"));
+  EXPECT_EQ(ReadFile(Root() + "/export.epoch-3/manifest.json", 100).value(), "export of epoch");
 }
 
-TEST_F(RunTest, ObsoleteCheckpointsAreRemoved) {
-  ASSERT_TRUE(MakeFolderWithFile(folder_ + "/obsolete", "x").ok());
-  agent_->obsolete_folders = {folder_ + "/obsolete"};
+TEST_F(RunTest, ObsoleteCheckpointsAreRemovedAndNothingElse) {
+  ResumeFrom(2, 2);
+  ASSERT_TRUE(MakeFolderWithFile(CheckpointFolder(1, 1), "x").ok());
+  ASSERT_TRUE(MakeFolderWithFile(folder_ + "/models", "x").ok());
+  agent_->obsolete_folders = {CheckpointFolder(1, 1), folder_ + "/models"};
   ASSERT_EQ(Execute(), End::kReported);
-  EXPECT_FALSE(fs::exists(folder_ + "/obsolete"));
+  EXPECT_FALSE(fs::exists(CheckpointFolder(1, 1)));
+  EXPECT_TRUE(fs::exists(folder_ + "/models"));
 }
 
 TEST_F(RunTest, AResumedRunSweepsWhatWasNeverCommitted) {
@@ -292,7 +297,7 @@ TEST_F(RunTest, AProgressFileThatIsNoneIsIgnored) {
   for (const char* text : {R"({"steps": "4"})", R"({"steps": 4, "tokens": []})", "[4]", "{",
                            R"({"final_loss": {}})", R"({"steps": 4, "steps": 4})"}) {
     ResumeFrom(4, 2);
-    ASSERT_TRUE(WriteFileAtomically(Root() + "/progress.json", text).ok());
+    ASSERT_TRUE(WriteFileAtomically(Root() + "/progress.epoch-2.json", text).ok());
     ASSERT_EQ(Execute(), End::kReported) << text;
     EXPECT_EQ(agent_->finished->report().tokens(), 0) << text;
   }

@@ -2,17 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/fs.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstddef>
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
@@ -32,51 +22,6 @@ std::vector<std::string> NamesIn(const std::string& folder) {
   return names;
 }
 
-// From now on this process's renameat2 answers EINVAL to a wish for an exchange, as NFS does.
-bool ForbidExchange() {
-  sock_filter program[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_renameat2, 0, 3),
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[4])),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, RENAME_EXCHANGE, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog filter = {.len = std::size(program), .filter = program};
-  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
-}
-
-TEST(ReplaceFolder, NeedsNoExchangeOfNames) {
-  TemporaryFolder root;
-  root.Write("export/file", "old");
-  root.Write("export.epoch-2/file", "new");
-  constexpr int kNotAllowed = 77;
-  const pid_t child = fork();
-  if (child == 0) {
-    if (!ForbidExchange()) _exit(kNotAllowed);
-    errno = 0;
-    const std::string a = root.At("export");
-    const std::string b = root.At("export.epoch-2");
-    if (syscall(SYS_renameat2, -100, a.c_str(), -100, b.c_str(), RENAME_EXCHANGE) == 0) _exit(2);
-    _exit(ReplaceFolder(b, a).ok() ? 0 : 1);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status));
-  if (WEXITSTATUS(status) == kNotAllowed) GTEST_SKIP() << "skipped: no seccomp filter here";
-  EXPECT_EQ(WEXITSTATUS(status), 0);
-  EXPECT_THAT(NamesIn(root.path()), UnorderedElementsAre("export"));
-  EXPECT_EQ(*ReadFile(root.At("export/file"), 10), "new");
-}
-
-TEST(ReplaceFolder, PutsTheOldOneBackWhenTheNewOneCannotCome) {
-  TemporaryFolder root;
-  root.Write("export/file", "old");
-  EXPECT_FALSE(ReplaceFolder(root.At("absent"), root.At("export")).ok());
-  EXPECT_EQ(*ReadFile(root.At("export/file"), 10), "old");
-}
-
 class JobFoldersTest : public ::testing::Test {
  protected:
   JobFoldersTest() {
@@ -94,21 +39,68 @@ class JobFoldersTest : public ::testing::Test {
   v1::Assignment assignment_;
 };
 
-// The one moment of the fallback in which neither stands in its place.
-TEST_F(JobFoldersTest, PutBackAnExportWhoseReplacementWasCutShort) {
-  root_.Write("job/export.replaced/file", "old");
-  root_.Write("job/export.epoch-8/file", "new");
+// The attempt of epoch 8 wrote the checkpoint of the assignment; one of epoch 7 did not.
+TEST_F(JobFoldersTest, SweepWhatEarlierAttemptsLeftOutsideOfCheckpoints) {
+  assignment_.mutable_resume_from()->set_step(5);
+  assignment_.mutable_resume_from()->set_epoch(8);
+  assignment_.mutable_resume_from()->set_folder(Checkpoint(5, 8));
+  for (const char* left_over :
+       {"export.epoch-8/file", "export.epoch-7.partial-0123456789abcdef/file",
+        "report.epoch-8.json", "report.epoch-7.json.01234567.tmp", "progress.epoch-7.json",
+        "checkpoints/step-00000005.epoch-8.partial-0123456789abcdef/file"}) {
+    root_.Write(absl::StrCat("job/", left_over), "x");
+  }
+  for (const char* kept :
+       {"progress.epoch-8.json", "export.epoch-10/file", "report.epoch-10.json", "report.json",
+        "export.epoch-7.partial-mine", "report.epoch-7.jsonl", "export.epoch-x", "notes.epoch-7"}) {
+    root_.Write(absl::StrCat("job/", kept), "x");
+  }
   ASSERT_TRUE(JobFolders(assignment_).Prepare().ok());
-  EXPECT_THAT(NamesIn(root_.At("job")), UnorderedElementsAre("checkpoints", "export"));
-  EXPECT_EQ(*ReadFile(root_.At("job/export/file"), 10), "old");
+  EXPECT_THAT(
+      NamesIn(root_.At("job")),
+      UnorderedElementsAre("checkpoints", "progress.epoch-8.json", "export.epoch-10",
+                           "report.epoch-10.json", "report.json", "export.epoch-7.partial-mine",
+                           "report.epoch-7.jsonl", "export.epoch-x", "notes.epoch-7"));
+  EXPECT_THAT(NamesIn(root_.At("job/checkpoints")), UnorderedElementsAre("step-00000005.epoch-8"));
 }
 
-TEST_F(JobFoldersTest, RemoveAnExportThatWasReplaced) {
-  root_.Write("job/export.replaced/file", "old");
-  root_.Write("job/export/file", "new");
-  ASSERT_TRUE(JobFolders(assignment_).Prepare().ok());
-  EXPECT_THAT(NamesIn(root_.At("job")), UnorderedElementsAre("checkpoints", "export"));
-  EXPECT_EQ(*ReadFile(root_.At("job/export/file"), 10), "new");
+TEST_F(JobFoldersTest, BearTheEpochOfTheirAttempt) {
+  assignment_.mutable_resume_from()->set_epoch(4);
+  const JobFolders folders(assignment_);
+  EXPECT_EQ(folders.Export(), root_.At("job/export.epoch-9"));
+  EXPECT_EQ(folders.Report(), root_.At("job/report.epoch-9.json"));
+  EXPECT_EQ(folders.Progress(), root_.At("job/progress.epoch-9.json"));
+  EXPECT_EQ(folders.ResumedProgress(), root_.At("job/progress.epoch-4.json"));
+}
+
+// Whoever reaches the coordinator may have told it any path.
+TEST_F(JobFoldersTest, RemoveOnRequestNothingButCheckpointsOfTheJob) {
+  const std::string obsolete = Checkpoint(3, 9);
+  const std::vector<std::string> kept = {
+      Checkpoint(4, 10),
+      root_.At("job/checkpoints"),
+      root_.At("job/checkpoints/notes"),
+      root_.At("job/checkpoints/step-00000003.epoch-9/../../../models"),
+      root_.At("job/checkpoints/within/step-00000001.epoch-1"),
+      root_.At("other/checkpoints/step-00000001.epoch-1"),
+      root_.At("models"),
+      "checkpoints/step-00000001.epoch-1",
+      "",
+      "/"};
+  for (const char* file :
+       {"job/checkpoints/notes/file", "job/checkpoints/within/step-00000001.epoch-1/file",
+        "other/checkpoints/step-00000001.epoch-1/file", "models/file"}) {
+    root_.Write(file, "x");
+  }
+  const JobFolders folders(assignment_);
+  folders.RemoveObsolete(kept);
+  for (const std::string& folder : kept) {
+    if (!folder.empty() && folder[0] == '/') {
+      EXPECT_TRUE(fs::exists(folder)) << folder;
+    }
+  }
+  folders.RemoveObsolete({obsolete});
+  EXPECT_FALSE(fs::exists(obsolete));
 }
 
 // The attempt of epoch 8 committed step 5 and ended before it removed what that made obsolete.

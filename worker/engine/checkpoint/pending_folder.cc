@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "base/log.h"
 #include "base/status.h"
 
@@ -23,12 +23,10 @@ namespace {
 constexpr absl::string_view kPartial = ".partial-";
 constexpr size_t kRandomDigits = 16;
 
-bool IsPartialName(absl::string_view name) {
-  if (name.size() <= kPartial.size() + kRandomDigits) return false;
-  const absl::string_view digits = name.substr(name.size() - kRandomDigits);
-  name.remove_suffix(kRandomDigits);
-  return absl::EndsWith(name, kPartial) &&
-         std::all_of(digits.begin(), digits.end(), absl::ascii_isxdigit);
+bool IsPartialOf(absl::string_view folder, absl::string_view path) {
+  return absl::ConsumePrefix(&path, folder) && absl::ConsumePrefix(&path, kPartial) &&
+         path.size() == kRandomDigits &&
+         std::all_of(path.begin(), path.end(), absl::ascii_isxdigit);
 }
 
 // A folder's descriptor that holds its lock, or -1 with errno.
@@ -43,12 +41,12 @@ int OpenLocked(const std::string& path) {
 }
 
 // A lock that cannot be had, whatever the reason, means that somebody may still write there.
-void RemoveAbandonedPartials(const std::string& parent) {
+void RemoveAbandonedPartials(const std::string& folder, const std::string& parent) {
   std::error_code error;
   std::vector<std::string> partials;
   for (std::filesystem::directory_iterator entry(parent, error), end; !error && entry != end;
        entry.increment(error)) {
-    if (IsPartialName(entry->path().filename().string())) partials.push_back(entry->path());
+    if (IsPartialOf(folder, entry->path().string())) partials.push_back(entry->path());
   }
   for (const std::string& partial : partials) {
     const int lock = OpenLocked(partial);
@@ -98,7 +96,7 @@ absl::StatusOr<PendingFolder> PendingFolder::Create(const std::string& folder) {
   }
   const std::string parent = std::filesystem::path(pending.folder_).parent_path();
   RETURN_IF_ERROR(MakeFolders(parent));
-  RemoveAbandonedPartials(parent);
+  RemoveAbandonedPartials(pending.folder_, parent);
   // A cleaner may grab a fresh folder in the moment before it is locked; then another is made.
   absl::Status failed;
   for (int attempt = 0; attempt < 8; ++attempt) {

@@ -2,8 +2,8 @@
 //
 // It is filled under the sibling name `<folder>.partial-<16 hexadecimal digits>`, locked with
 // flock() for as long as its writer lives. A writer that is killed leaves its partial behind
-// without a lock; the next PendingFolder in the same parent removes every such partial that nobody
-// holds a lock on.
+// without a lock; the next PendingFolder of the same name removes it. Partials of other names are
+// left alone: where locks do not reach other machines, somebody there may still write them.
 #pragma once
 
 #include <cstdint>

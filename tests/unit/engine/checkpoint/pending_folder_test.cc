@@ -92,11 +92,13 @@ TEST(PendingFolder, LeavesAloneWhatALivingWriterFills) {
 TEST(PendingFolder, LeavesAloneWhatItDidNotName) {
   TemporaryFolder root;
   root.Write("notes.partial-me/text", "mine");
-  root.Write("x.partial-0123456789abcdeg/text", "mine");
+  root.Write("checkpoint.partial-0123456789abcdeg/text", "mine");
+  root.Write("other.partial-0123456789abcdef/text", "of a writer whose lock is not seen here");
   auto pending = PendingFolder::Create(root.At("checkpoint"));
   ASSERT_TRUE(pending.ok());
   EXPECT_TRUE(std::filesystem::exists(root.At("notes.partial-me/text")));
-  EXPECT_TRUE(std::filesystem::exists(root.At("x.partial-0123456789abcdeg/text")));
+  EXPECT_TRUE(std::filesystem::exists(root.At("checkpoint.partial-0123456789abcdeg/text")));
+  EXPECT_TRUE(std::filesystem::exists(root.At("other.partial-0123456789abcdef/text")));
 }
 
 }  // namespace
