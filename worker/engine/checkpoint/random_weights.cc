@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
@@ -14,13 +13,12 @@
 namespace octavo::engine {
 namespace {
 
+// The first eight bytes of the digest, the first the least significant.
 uint64_t KeyOf(uint64_t seed, const std::string& name) {
-  const std::string digest =
-      absl::HexStringToBytes(Sha256Of(absl::StrCat("octavo/initial-weights/", seed, "/", name)));
+  const std::string digest = Sha256Of(absl::StrCat("octavo/initial-weights/", seed, "/", name));
   uint64_t key = 0;
-  for (int i = 7; i >= 0; --i)
-    key = key << 8 | static_cast<uint8_t>(digest[static_cast<size_t>(i)]);
-  return key;
+  CHECK(absl::SimpleHexAtoi(absl::string_view(digest).substr(0, 16), &key));
+  return __builtin_bswap64(key);
 }
 
 double Uniform(uint64_t key, uint64_t n) {
