@@ -1,6 +1,7 @@
 #include "kernels/check.h"
 
 #include <initializer_list>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -43,17 +44,9 @@ absl::Status CheckCount(int64_t count, std::initializer_list<Pointer> pointers) 
   return count == 0 ? absl::OkStatus() : CheckPointers(pointers);
 }
 
-absl::Status CheckResult(const void* c, ResultType c_type, const bfloat16* bias, bool accumulate) {
-  RETURN_IF_ERROR(CheckPointers({{"c", c}}));
-  if (accumulate && c_type != ResultType::kFloat32)
-    return Invalid("accumulate needs a float32 c; c_type is bfloat16");
-  if (accumulate && bias != nullptr) return Invalid("accumulate and bias exclude each other");
-  return absl::OkStatus();
-}
-
 // A tensor that an operation over a matrix of `rows` and `columns` writes or reads.
 struct TensorField {
-  const char* name;
+  std::string name;
   const QuantizedTensor& tensor;
   Tile tile;  // that the operation gives or takes
   int64_t rows;
@@ -64,7 +57,7 @@ const char* NameOf(Tile tile) {
   return tile == Tile::k1x128 ? "1x128" : tile == Tile::k128x128 ? "128x128" : "1x32";
 }
 
-absl::Status CheckTensor(const char* name, const QuantizedTensor& tensor) {
+absl::Status CheckTensor(const std::string& name, const QuantizedTensor& tensor) {
   const QuantizedSpec& spec = tensor.spec;
   if (tensor.data == nullptr) return Invalid(name, ".data is null");
   if (spec.rows < 1 || spec.columns < 1)
@@ -88,6 +81,15 @@ absl::Status CheckTensor(const TensorField& field) {
   return absl::OkStatus();
 }
 
+// The tiles of a matrix of `rows` and `columns`.
+absl::Status CheckTiles(const std::string& name, const TileOutputs& tiles, int64_t rows,
+                        int64_t columns) {
+  if (tiles.by_rows.data != nullptr)
+    RETURN_IF_ERROR(CheckTensor({name + ".by_rows", tiles.by_rows, Tile::k1x128, rows, columns}));
+  if (tiles.by_columns.data == nullptr) return absl::OkStatus();
+  return CheckTensor({name + ".by_columns", tiles.by_columns, Tile::k1x128, columns, rows});
+}
+
 absl::Status CheckBytes(int64_t bytes, std::initializer_list<Pointer> pointers) {
   if (bytes < 0) return Invalid("bytes is ", bytes, ", must not be negative");
   return bytes == 0 ? absl::OkStatus() : CheckPointers(pointers);
@@ -107,6 +109,24 @@ absl::Status CheckPitches(std::initializer_list<Pitch> pitches) {
   return absl::OkStatus();
 }
 
+// What the result of a product has to do with it: c [M, N].
+template <typename Gemm>
+absl::Status CheckResult(const Gemm& op, int64_t n) {
+  RETURN_IF_ERROR(CheckPointers({{"c", op.c}}));
+  RETURN_IF_ERROR(
+      CheckPitches({{"c_pitch", op.c_pitch, n}, {"residual_pitch", op.residual_pitch, n}}));
+  if (op.accumulate && op.c_type != ResultType::kFloat32)
+    return Invalid("accumulate needs a float32 c; c_type is bfloat16");
+  if (op.accumulate && op.bias != nullptr) return Invalid("accumulate and bias exclude each other");
+  if (op.residual == nullptr) return absl::OkStatus();
+  if (op.c_type != ResultType::kBfloat16)
+    return Invalid("residual needs a bfloat16 c; c_type is float32");
+  if (op.residual == op.c && PitchOr(op.residual_pitch, n) != PitchOr(op.c_pitch, n))
+    return Invalid("residual is c, but residual_pitch ", op.residual_pitch,
+                   " differs from c_pitch ", op.c_pitch);
+  return absl::OkStatus();
+}
+
 absl::Status CheckFields(const Copy& op) {
   return CheckBytes(op.bytes, {{"to", op.to}, {"from", op.from}});
 }
@@ -118,11 +138,7 @@ absl::Status CheckFields(const FillZero& op) {
 absl::Status CheckFields(const QuantizeTiles& op) {
   RETURN_IF_ERROR(CheckExtents({{"rows", op.rows}, {"columns", op.columns}}));
   RETURN_IF_ERROR(CheckPointers({{"x", op.x}}));
-  if (op.by_rows.data != nullptr)
-    RETURN_IF_ERROR(CheckTensor({"by_rows", op.by_rows, Tile::k1x128, op.rows, op.columns}));
-  if (op.by_columns.data != nullptr)
-    RETURN_IF_ERROR(CheckTensor({"by_columns", op.by_columns, Tile::k1x128, op.columns, op.rows}));
-  return absl::OkStatus();
+  return CheckTiles("tiles", op.tiles, op.rows, op.columns);
 }
 
 absl::Status CheckFields(const QuantizeBlocks& op) {
@@ -162,8 +178,7 @@ absl::Status CheckFields(const GemmFp8& op) {
     return Invalid("both operands have 128x128 blocks; quantise one in 1x128 tiles");
   if (a.element == Element::kE5M2 && b.element == Element::kE5M2)
     return Invalid("both operands are E5M2; quantise one in E4M3");
-  RETURN_IF_ERROR(CheckPitches({{"c_pitch", op.c_pitch, b.rows}}));
-  return CheckResult(op.c, op.c_type, op.bias, op.accumulate);
+  return CheckResult(op, b.rows);
 }
 
 absl::Status CheckFields(const GemmBf16& op) {
@@ -171,27 +186,43 @@ absl::Status CheckFields(const GemmBf16& op) {
   RETURN_IF_ERROR(CheckPointers({{"a", op.a}, {"b", op.b}}));
   RETURN_IF_ERROR(
       CheckPitches({{"a_pitch", op.a_pitch, op.a_layout == Layout::kNormal ? op.k : op.m},
-                    {"b_pitch", op.b_pitch, op.b_layout == Layout::kNormal ? op.k : op.n},
-                    {"c_pitch", op.c_pitch, op.n}}));
-  return CheckResult(op.c, op.c_type, op.bias, op.accumulate);
+                    {"b_pitch", op.b_pitch, op.b_layout == Layout::kNormal ? op.k : op.n}}));
+  return CheckResult(op, op.n);
+}
+
+// All but the result, which a fused operation need not store.
+absl::Status CheckNorm(const RmsNormForward& op) {
+  RETURN_IF_ERROR(CheckExtents({{"rows", op.rows}, {"columns", op.columns}}));
+  if (op.nonfinite != nullptr) RETURN_IF_ERROR(CheckPointers({{"inverse_rms", op.inverse_rms}}));
+  return CheckPointers({{"x", op.x}, {"weight", op.weight}});
 }
 
 absl::Status CheckFields(const RmsNormForward& op) {
-  RETURN_IF_ERROR(CheckExtents({{"rows", op.rows}, {"columns", op.columns}}));
-  if (op.nonfinite != nullptr) RETURN_IF_ERROR(CheckPointers({{"inverse_rms", op.inverse_rms}}));
-  return CheckPointers({{"x", op.x}, {"weight", op.weight}, {"y", op.y}});
+  RETURN_IF_ERROR(CheckNorm(op));
+  return CheckPointers({{"y", op.y}});
 }
 
-absl::Status CheckFields(const RmsNormBackward& op) {
+absl::Status CheckFields(const RmsNormQuantize& op) {
+  RETURN_IF_ERROR(CheckNorm(op.norm));
+  RETURN_IF_ERROR(CheckPointers({{"inverse_rms", op.norm.inverse_rms}}));
+  return CheckTiles("tiles", op.tiles, op.norm.rows, op.norm.columns);
+}
+
+// All but the gradient that comes in, which a fused operation computes.
+absl::Status CheckNorm(const RmsNormBackward& op, const bfloat16* dy) {
   RETURN_IF_ERROR(CheckExtents({{"rows", op.rows}, {"columns", op.columns}}));
-  if (op.dx != nullptr && (op.dx == op.dy || op.dx == op.x))
-    return Invalid("dx overlaps ", op.dx == op.dy ? "dy" : "x", "; only dx_add may be dx");
-  return CheckPointers({{"dy", op.dy},
-                        {"x", op.x},
+  if (op.dx != nullptr && (op.dx == dy || op.dx == op.x))
+    return Invalid("dx overlaps ", op.dx == dy ? "dy" : "x", "; only dx_add may be dx");
+  return CheckPointers({{"x", op.x},
                         {"weight", op.weight},
                         {"inverse_rms", op.inverse_rms},
                         {"dx", op.dx},
                         {"dweight", op.dweight}});
+}
+
+absl::Status CheckFields(const RmsNormBackward& op) {
+  RETURN_IF_ERROR(CheckPointers({{"dy", op.dy}}));
+  return CheckNorm(op, op.dy);
 }
 
 absl::Status CheckFields(const Rope& op) {
@@ -201,6 +232,30 @@ absl::Status CheckFields(const Rope& op) {
   RETURN_IF_ERROR(CheckPitches({{"pitch", op.pitch, op.heads * op.head_dim}}));
   return CheckPointers(
       {{"x", op.x}, {"cosine", op.cosine}, {"sine", op.sine}, {"positions", op.positions}});
+}
+
+// A norm over the heads that a Rope turns.
+template <typename RmsNorm>
+absl::Status CheckHeads(const RmsNorm& norm, const Rope& rope) {
+  if (norm.rows != rope.tokens * rope.heads)
+    return Invalid("norm.rows is ", norm.rows, ", must be rope.tokens * rope.heads, ",
+                   rope.tokens * rope.heads);
+  if (norm.columns == rope.head_dim) return absl::OkStatus();
+  return Invalid("norm.columns is ", norm.columns, ", must be rope.head_dim, ", rope.head_dim);
+}
+
+absl::Status CheckFields(const HeadNormRope& op) {
+  RETURN_IF_ERROR(CheckNorm(op.norm));
+  RETURN_IF_ERROR(CheckFields(op.rope));
+  if (op.norm.y != nullptr) return Invalid("norm.y must be null: rope.x takes the result");
+  return CheckHeads(op.norm, op.rope);
+}
+
+absl::Status CheckFields(const HeadNormRopeBackward& op) {
+  RETURN_IF_ERROR(CheckFields(op.rope));
+  RETURN_IF_ERROR(CheckNorm(op.norm, op.rope.x));
+  if (op.norm.dy != nullptr) return Invalid("norm.dy must be null: rope.x holds the gradient");
+  return CheckHeads(op.norm, op.rope);
 }
 
 // What forward and backward have in common.
@@ -255,14 +310,36 @@ absl::Status CheckFields(const CastToBfloat16& op) {
   return CheckCount(op.count, {{"x", op.x}, {"y", op.y}});
 }
 
+// All but the results, which a fused operation need not store.
+absl::Status CheckSwiglu(const SwigluForward& op) {
+  RETURN_IF_ERROR(CheckExtents({{"rows", op.rows}, {"columns", op.columns}}));
+  return CheckPointers({{"gate", op.gate}, {"up", op.up}});
+}
+
+absl::Status CheckSwiglu(const SwigluBackward& op) {
+  RETURN_IF_ERROR(CheckExtents({{"rows", op.rows}, {"columns", op.columns}}));
+  return CheckPointers({{"dy", op.dy}, {"gate", op.gate}, {"up", op.up}});
+}
+
 absl::Status CheckFields(const SwigluForward& op) {
-  return CheckCount(op.count, {{"gate", op.gate}, {"up", op.up}, {"y", op.y}});
+  RETURN_IF_ERROR(CheckSwiglu(op));
+  return CheckPointers({{"y", op.y}});
 }
 
 absl::Status CheckFields(const SwigluBackward& op) {
-  return CheckCount(
-      op.count,
-      {{"dy", op.dy}, {"gate", op.gate}, {"up", op.up}, {"dgate", op.dgate}, {"dup", op.dup}});
+  RETURN_IF_ERROR(CheckSwiglu(op));
+  return CheckPointers({{"dgate", op.dgate}, {"dup", op.dup}});
+}
+
+absl::Status CheckFields(const SwigluQuantize& op) {
+  RETURN_IF_ERROR(CheckSwiglu(op.swiglu));
+  return CheckTiles("tiles", op.tiles, op.swiglu.rows, op.swiglu.columns);
+}
+
+absl::Status CheckFields(const SwigluBackwardQuantize& op) {
+  RETURN_IF_ERROR(CheckSwiglu(op.swiglu));
+  RETURN_IF_ERROR(CheckTiles("dgate_tiles", op.dgate_tiles, op.swiglu.rows, op.swiglu.columns));
+  return CheckTiles("dup_tiles", op.dup_tiles, op.swiglu.rows, op.swiglu.columns);
 }
 
 absl::Status CheckFields(const ColumnSum& op) {

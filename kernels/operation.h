@@ -11,6 +11,7 @@
 #include "kernels/ops/adamw.h"
 #include "kernels/ops/attention.h"
 #include "kernels/ops/elementwise.h"
+#include "kernels/ops/fused.h"
 #include "kernels/ops/matmul.h"
 #include "kernels/ops/memory.h"
 #include "kernels/ops/norm.h"
@@ -25,7 +26,8 @@ using Operation =
                  GemmFp8, GemmBf16, RmsNormForward, RmsNormBackward, Rope, AttentionForward,
                  AttentionBackward, Add, CastToBfloat16, SwigluForward, SwigluBackward, ColumnSum,
                  SumOfSquares, EmbeddingForward, EmbeddingBackward, CrossEntropy, AddLosses,
-                 DecideStep, AdamW>;
+                 DecideStep, AdamW, RmsNormQuantize, SwigluQuantize, SwigluBackwardQuantize,
+                 HeadNormRope, HeadNormRopeBackward>;
 
 // Operations in their order, with the addresses that they were captured with.
 using Program = std::vector<Operation>;

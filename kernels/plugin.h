@@ -9,7 +9,7 @@ namespace octavo::kernels {
 
 // Raised whenever kernels/backend.h, operation.h or ops changes: program and plug-in share C++
 // types.
-inline constexpr int kPluginVersion = 4;
+inline constexpr int kPluginVersion = 5;
 
 inline constexpr char kCudaPluginName[] = "liboctavo_cuda.so";
 inline constexpr char kCudaPluginSymbol[] = "octavo_cuda_open";

@@ -19,6 +19,11 @@ void RoundLanes(const float* x, int64_t count, bfloat16* rounded) {
     StoreUpTo(rounded + i, LoadUpTo(x + i, count - i), count - i);
 }
 
+void AddAndRoundLanes(const float* x, const bfloat16* y, int64_t count, bfloat16* rounded) {
+  for (int64_t i = 0; i < count; i += kLanes)
+    StoreUpTo(rounded + i, LoadUpTo(x + i, count - i) + LoadUpTo(y + i, count - i), count - i);
+}
+
 void WidenLanes(const bfloat16* x, int64_t count, float* wide) {
   for (int64_t i = 0; i < count; i += kLanes)
     StoreUpTo(wide + i, LoadUpTo(x + i, count - i), count - i);
@@ -120,6 +125,7 @@ namespace octavo::kernels::cpu {
 namespace {
 
 HWY_EXPORT(RoundLanes);
+HWY_EXPORT(AddAndRoundLanes);
 HWY_EXPORT(WidenLanes);
 HWY_EXPORT(DecodeToBfloat16);
 HWY_EXPORT(DecodeToFloat32);
@@ -128,6 +134,10 @@ HWY_EXPORT(DecodeToFloat32);
 
 void RoundRow(const float* x, int64_t count, bfloat16* rounded) {
   HWY_DYNAMIC_DISPATCH(RoundLanes)(x, count, rounded);
+}
+
+void AddAndRoundRow(const float* x, const bfloat16* y, int64_t count, bfloat16* rounded) {
+  HWY_DYNAMIC_DISPATCH(AddAndRoundLanes)(x, y, count, rounded);
 }
 
 void WidenRow(const bfloat16* x, int64_t count, float* wide) {

@@ -9,6 +9,8 @@
 namespace octavo::kernels::cpu {
 
 void RoundRow(const float* x, int64_t count, bfloat16* rounded);
+// x + y, rounded. `rounded` may be y.
+void AddAndRoundRow(const float* x, const bfloat16* y, int64_t count, bfloat16* rounded);
 void WidenRow(const bfloat16* x, int64_t count, float* wide);
 
 // value(codes[c]) * scale_inv[c / 128]. As BF16 exact while the numbers stay normal, for a code has

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/cpu/operations.h"
+#include "kernels/cpu/rows.h"
 #include "kernels/cpu/vectors_inl.h"
 #include "kernels/numerics/tile.h"
 
@@ -14,8 +15,6 @@ HWY_BEFORE_NAMESPACE();
 namespace octavo::kernels::cpu {
 namespace HWY_NAMESPACE {
 namespace {
-
-constexpr int64_t kRowChunk = 128;  // rows under one float32 partial sum
 
 void AddChunk(const Add& op, int64_t start, int64_t end) {
   for (int64_t i = start; i < end; i += kLanes) {
@@ -29,26 +28,29 @@ void CastChunk(const CastToBfloat16& op, int64_t start, int64_t end) {
     StoreUpTo(op.y + i, LoadUpTo(op.x + i, end - i), end - i);
 }
 
-void SwigluForwardChunk(const SwigluForward& op, int64_t start, int64_t end) {
-  for (int64_t i = start; i < end; i += kLanes) {
-    const int64_t rest = end - i;
-    const Floats gate = LoadUpTo(op.gate + i, rest);
+void SwigluPart(const SwigluForward& op, const RowPart& part, bfloat16* y) {
+  const int64_t start = part.row * op.columns + part.column;
+  for (int64_t i = 0; i < part.columns; i += kLanes) {
+    const int64_t rest = part.columns - i;
+    const Floats gate = LoadUpTo(op.gate + start + i, rest);
     const Floats silu = RoundToBfloat16(gate * Sigmoid(gate));
-    StoreUpTo(op.y + i, silu * LoadUpTo(op.up + i, rest), rest);
+    StoreUpTo(y + i, silu * LoadUpTo(op.up + start + i, rest), rest);
   }
 }
 
-void SwigluBackwardChunk(const SwigluBackward& op, int64_t start, int64_t end) {
+void SwigluGradientsPart(const SwigluBackward& op, const RowPart& part, bfloat16* dgate,
+                         bfloat16* dup) {
+  const int64_t start = part.row * op.columns + part.column;
   const Floats one = Splat(1.0f);
-  for (int64_t i = start; i < end; i += kLanes) {
-    const int64_t rest = end - i;
-    const Floats dy = LoadUpTo(op.dy + i, rest);
-    const Floats gate = LoadUpTo(op.gate + i, rest);
-    const Floats up = LoadUpTo(op.up + i, rest);
+  for (int64_t i = 0; i < part.columns; i += kLanes) {
+    const int64_t rest = part.columns - i;
+    const Floats dy = LoadUpTo(op.dy + start + i, rest);
+    const Floats gate = LoadUpTo(op.gate + start + i, rest);
+    const Floats up = LoadUpTo(op.up + start + i, rest);
     const Floats sigmoid = Sigmoid(gate);
     const Floats silu = gate * sigmoid;
-    StoreUpTo(op.dgate + i, dy * up * MulAdd(silu, one - sigmoid, sigmoid), rest);
-    StoreUpTo(op.dup + i, dy * RoundToBfloat16(silu), rest);
+    StoreUpTo(dgate + i, dy * up * MulAdd(silu, one - sigmoid, sigmoid), rest);
+    StoreUpTo(dup + i, dy * RoundToBfloat16(silu), rest);
   }
 }
 
@@ -98,8 +100,8 @@ namespace {
 
 HWY_EXPORT(AddChunk);
 HWY_EXPORT(CastChunk);
-HWY_EXPORT(SwigluForwardChunk);
-HWY_EXPORT(SwigluBackwardChunk);
+HWY_EXPORT(SwigluPart);
+HWY_EXPORT(SwigluGradientsPart);
 HWY_EXPORT(ColumnSumChunk);
 HWY_EXPORT(SumOfSquaresChunk);
 
@@ -127,6 +129,15 @@ uint64_t CountNonfinite(const bfloat16* x, int64_t count) {
 
 }  // namespace
 
+void Swiglu(const SwigluForward& swiglu, const RowPart& part, bfloat16* y) {
+  HWY_DYNAMIC_DISPATCH(SwigluPart)(swiglu, part, y);
+}
+
+void SwigluGradients(const SwigluBackward& swiglu, const RowPart& part, bfloat16* dgate,
+                     bfloat16* dup) {
+  HWY_DYNAMIC_DISPATCH(SwigluGradientsPart)(swiglu, part, dgate, dup);
+}
+
 absl::Status RunOperation(const Add& operation) {
   ForChunks(operation, HWY_DYNAMIC_DISPATCH(AddChunk));
   return absl::OkStatus();
@@ -140,12 +151,19 @@ absl::Status RunOperation(const CastToBfloat16& operation) {
 }
 
 absl::Status RunOperation(const SwigluForward& operation) {
-  ForChunks(operation, HWY_DYNAMIC_DISPATCH(SwigluForwardChunk));
+#pragma omp parallel for schedule(static)
+  for (int64_t row = 0; row < operation.rows; ++row)
+    Swiglu(operation, {row, 0, operation.columns}, operation.y + row * operation.columns);
   return absl::OkStatus();
 }
 
 absl::Status RunOperation(const SwigluBackward& operation) {
-  ForChunks(operation, HWY_DYNAMIC_DISPATCH(SwigluBackwardChunk));
+#pragma omp parallel for schedule(static)
+  for (int64_t row = 0; row < operation.rows; ++row) {
+    const int64_t at = row * operation.columns;
+    SwigluGradients(operation, {row, 0, operation.columns}, operation.dgate + at,
+                    operation.dup + at);
+  }
   return absl::OkStatus();
 }
 

@@ -32,6 +32,8 @@ struct Product {
   ResultType c_type;
   bool accumulate;
   int64_t c_pitch;
+  const bfloat16* residual;
+  int64_t residual_pitch;
 };
 
 const float* ScalesOfRow(const Fp8Matrix& matrix, int64_t row) {
@@ -121,7 +123,9 @@ absl::Status Multiply(const Product& op, const UnfitRowsOf& unfit, Matmul* matmu
                       .c = op.c,
                       .c_type = op.c_type,
                       .accumulate = op.accumulate,
-                      .c_pitch = op.c_pitch};
+                      .c_pitch = op.c_pitch,
+                      .residual = op.residual,
+                      .residual_pitch = op.residual_pitch};
   if (matmul->float32_products()) {
     ASSIGN_OR_RETURN(const WideOperands wide, matmul->GetWideOperands(a_count, b_count));
     DecodeMatrix(op.a, unfit.a, wide.a);
@@ -159,6 +163,10 @@ double ExactDot(const Product& op, int64_t row, int64_t column) {
 void ComputeExactly(const Product& op, int64_t row, int64_t column) {
   double value = ExactDot(op, row, column);
   if (op.bias != nullptr) value += static_cast<double>(ToFloat(op.bias[column]));
+  if (op.residual != nullptr) {
+    const int64_t pitch = PitchOr(op.residual_pitch, op.b.rows);
+    value += static_cast<double>(ToFloat(op.residual[row * pitch + column]));
+  }
   const int64_t at = row * PitchOr(op.c_pitch, op.b.rows) + column;
   if (op.c_type == ResultType::kBfloat16) {
     static_cast<bfloat16*>(op.c)[at] = ToBfloat16(static_cast<float>(value));
@@ -180,17 +188,30 @@ void ComputeUnfit(const Product& op, const Rows& unfit_a, const Rows& unfit_b) {
   }
 }
 
+// The residual [M, N] without gaps.
+std::vector<bfloat16> CopyOfResidual(const Product& op) {
+  const int64_t columns = op.b.rows;
+  std::vector<bfloat16> copy(static_cast<size_t>(op.a.rows * columns));
+  for (int64_t row = 0; row < op.a.rows; ++row) {
+    std::copy_n(op.residual + row * PitchOr(op.residual_pitch, columns), columns,
+                copy.begin() + row * columns);
+  }
+  return copy;
+}
+
 }  // namespace
 
 absl::Status RunGemmFp8(const GemmFp8& operation, Matmul* matmul, Scratch* a_scratch,
                         Scratch* b_scratch) {
-  const Product product = {.a = MatrixOf(operation.a),
-                           .b = MatrixOf(operation.b),
-                           .bias = operation.bias,
-                           .c = operation.c,
-                           .c_type = operation.c_type,
-                           .accumulate = operation.accumulate,
-                           .c_pitch = operation.c_pitch};
+  Product product = {.a = MatrixOf(operation.a),
+                     .b = MatrixOf(operation.b),
+                     .bias = operation.bias,
+                     .c = operation.c,
+                     .c_type = operation.c_type,
+                     .accumulate = operation.accumulate,
+                     .c_pitch = operation.c_pitch,
+                     .residual = operation.residual,
+                     .residual_pitch = operation.residual_pitch};
   const Fp8Matrix& a = product.a;
   const Fp8Matrix& b = product.b;
   const Range a_range = ExponentsOf(a);
@@ -204,8 +225,16 @@ absl::Status RunGemmFp8(const GemmFp8& operation, Matmul* matmul, Scratch* a_scr
     const auto of_b = std::count(unfit_b.begin(), unfit_b.end(), true) * a.rows;
     (of_a <= of_b ? unfit_b : unfit_a).clear();
   }
+  const bool any_unfit = !unfit_a.empty() || !unfit_b.empty();
+  std::vector<bfloat16> residual;  // where unfit rows need what the product overwrites
+  if (any_unfit && product.residual != nullptr && product.residual == product.c)
+    residual = CopyOfResidual(product);
   RETURN_IF_ERROR(Multiply(product, {unfit_a, unfit_b}, matmul, {a_scratch, b_scratch}));
-  if (!unfit_a.empty() || !unfit_b.empty()) ComputeUnfit(product, unfit_a, unfit_b);
+  if (!residual.empty()) {
+    product.residual = residual.data();
+    product.residual_pitch = 0;
+  }
+  if (any_unfit) ComputeUnfit(product, unfit_a, unfit_b);
   return absl::OkStatus();
 }
 

@@ -30,7 +30,7 @@ struct Shape {
   Layout b_layout;
   ResultType c_type;
   bool bias;
-  bool accumulate;
+  bool accumulate;  // what lies in c is added, as float32, before the sum is rounded
   int64_t a_pitch;
   int64_t b_pitch;
   int64_t c_pitch;
@@ -77,7 +77,7 @@ Shape ShapeOf(const GemmBf16& op) {
           .b_layout = op.b_layout,
           .c_type = op.c_type,
           .bias = op.bias != nullptr,
-          .accumulate = op.accumulate,
+          .accumulate = op.accumulate || op.residual != nullptr,
           .a_pitch = PitchOr(op.a_pitch, StoredA(op).columns),
           .b_pitch = PitchOr(op.b_pitch, StoredB(op).columns),
           .c_pitch = PitchOr(op.c_pitch, op.n)};
@@ -127,12 +127,6 @@ void WidenAll(const bfloat16* from, float* to, int64_t count) {
     WidenRow(from + start, std::min(kChunk, count - start), to + start);
 }
 
-void RoundAll(const float* from, bfloat16* to, int64_t count) {
-#pragma omp parallel for schedule(static)
-  for (int64_t start = 0; start < count; start += kChunk)
-    RoundRow(from + start, std::min(kChunk, count - start), to + start);
-}
-
 void WidenRows(const bfloat16* from, int64_t pitch, const Stored& stored, float* to) {
   if (PitchOr(pitch, stored.columns) == stored.columns)
     return WidenAll(from, to, stored.rows * stored.columns);
@@ -141,11 +135,31 @@ void WidenRows(const bfloat16* from, int64_t pitch, const Stored& stored, float*
     WidenRow(from + row * pitch, stored.columns, to + row * stored.columns);
 }
 
-void RoundRows(const float* from, const Stored& stored, int64_t pitch, bfloat16* to) {
-  if (pitch == stored.columns) return RoundAll(from, to, stored.rows * stored.columns);
+// Of a product, which lies without gaps in `from`: c = from (+ residual).
+void RoundResult(const GemmBf16& op, const float* from) {
+  auto* const c = static_cast<bfloat16*>(op.c);
+  const int64_t c_pitch = PitchOr(op.c_pitch, op.n);
+  const int64_t residual_pitch = PitchOr(op.residual_pitch, op.n);
 #pragma omp parallel for schedule(static)
-  for (int64_t row = 0; row < stored.rows; ++row)
-    RoundRow(from + row * stored.columns, stored.columns, to + row * pitch);
+  for (int64_t row = 0; row < op.m; ++row) {
+    const float* const sums = from + row * op.n;
+    if (op.residual == nullptr) {
+      RoundRow(sums, op.n, c + row * c_pitch);
+    } else {
+      AddAndRoundRow(sums, op.residual + row * residual_pitch, op.n, c + row * c_pitch);
+    }
+  }
+}
+
+// Puts the residual where the product adds to it.
+void CopyResidual(const GemmBf16& op) {
+  auto* const c = static_cast<bfloat16*>(op.c);
+  if (op.residual == nullptr || op.residual == c) return;
+  const int64_t c_pitch = PitchOr(op.c_pitch, op.n);
+  const int64_t residual_pitch = PitchOr(op.residual_pitch, op.n);
+#pragma omp parallel for schedule(static)
+  for (int64_t row = 0; row < op.m; ++row)
+    std::copy_n(op.residual + row * residual_pitch, op.n, c + row * c_pitch);
 }
 
 uint32_t EffectiveIsa() { return static_cast<uint32_t>(dnnl::get_effective_cpu_isa()); }
@@ -190,6 +204,7 @@ class OneDnnMatmul final : public Matmul {
 
   absl::Status Run(const GemmBf16& operation) override {
     if (!widens_) {
+      CopyResidual(operation);
       return Execute(ShapeOf(operation), operation.a, operation.b, operation.bias, operation.c);
     }
     const int64_t a_count = operation.m * operation.k;
@@ -219,10 +234,10 @@ class OneDnnMatmul final : public Matmul {
     if (operation.c_type == ResultType::kFloat32)
       return Execute(shape, wide.a, wide.b, bias, operation.c);
     shape.c_pitch = operation.n;
+    shape.accumulate = false;
     ASSIGN_OR_RETURN(float* const c, wide_c_.Get<float>(operation.m * operation.n));
     RETURN_IF_ERROR(Execute(shape, wide.a, wide.b, bias, c));
-    RoundRows(c, {operation.m, operation.n}, PitchOr(operation.c_pitch, operation.n),
-              static_cast<bfloat16*>(operation.c));
+    RoundResult(operation, c);
     return absl::OkStatus();
   }
 

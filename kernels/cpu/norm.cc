@@ -1,12 +1,14 @@
-// Formulas: kernels/ops/norm.h.
+// Formulas: kernels/ops/norm.h and, for heads, fused.h.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/norm.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // Below what must come first.
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "kernels/cpu/operations.h"
+#include "kernels/cpu/rows.h"
 #include "kernels/cpu/vectors_inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -14,31 +16,29 @@ namespace octavo::kernels::cpu {
 namespace HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kRowChunk = 128;  // rows under one float32 partial sum
-
-void ForwardRow(const RmsNormForward& op, int64_t row) {
-  const int64_t columns = op.columns;
-  const bfloat16* const x = op.x + row * columns;
-  bfloat16* const y = op.y + row * columns;
+float InverseRmsOfRow(const RmsNormForward& op, int64_t row) {
+  const bfloat16* const x = op.x + row * op.columns;
   Floats squares = Zeros();
-  for (int64_t c = 0; c < columns; c += kLanes) {
-    const Floats value = LoadUpTo(x + c, columns - c);
+  for (int64_t c = 0; c < op.columns; c += kLanes) {
+    const Floats value = LoadUpTo(x + c, op.columns - c);
     squares = MulAdd(value, value, squares);
   }
-  const float inverse_rms =
-      1.0f / std::sqrt(Sum(squares) / static_cast<float>(columns) + op.epsilon);
-  for (int64_t c = 0; c < columns; c += kLanes) {
-    const int64_t width = columns - c;
-    const Floats normalised = RoundToBfloat16(LoadUpTo(x + c, width) * Splat(inverse_rms));
-    StoreUpTo(y + c, normalised * LoadUpTo(op.weight + c, width), width);
-  }
-  if (op.inverse_rms != nullptr) op.inverse_rms[row] = inverse_rms;
+  return 1.0f / std::sqrt(Sum(squares) / static_cast<float>(op.columns) + op.epsilon);
 }
 
-void BackwardRow(const RmsNormBackward& op, int64_t row) {
+void NormalisePart(const RmsNormForward& op, float inverse_rms, const RowPart& part, bfloat16* y) {
+  const bfloat16* const x = op.x + part.row * op.columns + part.column;
+  const bfloat16* const weight = op.weight + part.column;
+  for (int64_t c = 0; c < part.columns; c += kLanes) {
+    const int64_t width = part.columns - c;
+    const Floats normalised = RoundToBfloat16(LoadUpTo(x + c, width) * Splat(inverse_rms));
+    StoreUpTo(y + c, normalised * LoadUpTo(weight + c, width), width);
+  }
+}
+
+void BackwardRow(const RmsNormBackward& op, int64_t row, const bfloat16* dy) {
   const int64_t columns = op.columns;
   const bfloat16* const x = op.x + row * columns;
-  const bfloat16* const dy = op.dy + row * columns;
   const bfloat16* const add = op.dx_add == nullptr ? nullptr : op.dx_add + row * columns;
   bfloat16* const dx = op.dx + row * columns;
   Floats products = Zeros();
@@ -58,23 +58,26 @@ void BackwardRow(const RmsNormBackward& op, int64_t row) {
   }
 }
 
-// dweight of columns [start, end), kRowChunk rows summed before they meet it.
-void WeightColumns(const RmsNormBackward& op, int64_t start, int64_t end) {
-  for (int64_t row0 = 0; row0 < op.rows; row0 += kRowChunk) {
-    const int64_t row_end = std::min(row0 + kRowChunk, op.rows);
+// dx of the rows of a band, and the sum over them of what dweight takes, [columns].
+void BackwardBand(const RmsNormBackward& op, const Band& band, float* dweight) {
+  for (int64_t start = 0; start < op.columns; start += kColumnChunk) {
+    const int64_t end = std::min(start + kColumnChunk, op.columns);
     Floats sums[kColumnChunk / kLanes];
     std::fill(std::begin(sums), std::end(sums), Zeros());
-    for (int64_t row = row0; row < row_end; ++row) {
-      const int64_t at = row * op.columns;
+    for (int64_t row = band.first; row < band.end; ++row) {
+      const bfloat16* const dy = band.dy + (row - band.first) * op.columns;
+      const bfloat16* const x = op.x + row * op.columns;
       const Floats r = Splat(op.inverse_rms[row]);
       for (int64_t c = start, v = 0; c < end; c += kLanes, ++v) {
-        const Floats product = LoadUpTo(op.dy + at + c, end - c) * LoadUpTo(op.x + at + c, end - c);
+        const Floats product = LoadUpTo(dy + c, end - c) * LoadUpTo(x + c, end - c);
         sums[v] = MulAdd(product, r, sums[v]);
       }
     }
     for (int64_t c = start, v = 0; c < end; c += kLanes, ++v)
-      StoreUpTo(op.dweight + c, LoadUpTo(op.dweight + c, end - c) + sums[v], end - c);
+      StoreUpTo(dweight + c, sums[v], end - c);
   }
+  for (int64_t row = band.first; row < band.end; ++row)
+    BackwardRow(op, row, band.dy + (row - band.first) * op.columns);
 }
 
 }  // namespace
@@ -86,33 +89,102 @@ HWY_AFTER_NAMESPACE();
 namespace octavo::kernels::cpu {
 namespace {
 
-HWY_EXPORT(ForwardRow);
-HWY_EXPORT(BackwardRow);
-HWY_EXPORT(WeightColumns);
+HWY_EXPORT(InverseRmsOfRow);
+HWY_EXPORT(NormalisePart);
+HWY_EXPORT(BackwardBand);
+
+void CountUnusableRows(const RmsNormForward& norm) {
+  if (norm.nonfinite == nullptr) return;
+  const auto unusable = [](float r) { return r == 0 || !std::isfinite(r); };
+  *norm.nonfinite += static_cast<uint64_t>(
+      std::count_if(norm.inverse_rms, norm.inverse_rms + norm.rows, unusable));
+}
+
+// `gradient_of` gives the dy of the rows [first, end); what it puts into the buffer, which is the
+// thread's own, lives as long as the band. Bands meet dweight in the order of their rows.
+template <typename GradientOf>
+void BackwardInBands(const RmsNormBackward& op, const GradientOf& gradient_of) {
+#pragma omp parallel
+  {
+    std::vector<bfloat16> buffer;
+    std::vector<float> sums(static_cast<size_t>(op.columns));
+#pragma omp for ordered schedule(static, 1)
+    for (int64_t first = 0; first < op.rows; first += kRowChunk) {
+      const int64_t end = std::min(first + kRowChunk, op.rows);
+      const Band band = {.first = first, .end = end, .dy = gradient_of(first, end, &buffer)};
+      HWY_DYNAMIC_DISPATCH(BackwardBand)(op, band, sums.data());
+#pragma omp ordered
+      for (int64_t c = 0; c < op.columns; ++c) op.dweight[c] += sums[static_cast<size_t>(c)];
+    }
+  }
+}
 
 }  // namespace
 
+float InverseRms(const RmsNormForward& norm, int64_t row) {
+  return HWY_DYNAMIC_DISPATCH(InverseRmsOfRow)(norm, row);
+}
+
+void InverseRmsOfRows(const RmsNormForward& norm) {
+#pragma omp parallel for schedule(static)
+  for (int64_t row = 0; row < norm.rows; ++row) norm.inverse_rms[row] = InverseRms(norm, row);
+  CountUnusableRows(norm);
+}
+
+void Normalise(const RmsNormForward& norm, float inverse_rms, const RowPart& part, bfloat16* y) {
+  HWY_DYNAMIC_DISPATCH(NormalisePart)(norm, inverse_rms, part, y);
+}
+
 absl::Status RunOperation(const RmsNormForward& operation) {
 #pragma omp parallel for schedule(static)
-  for (int64_t row = 0; row < operation.rows; ++row)
-    HWY_DYNAMIC_DISPATCH(ForwardRow)(operation, row);
-  if (operation.nonfinite != nullptr) {
-    const auto unusable = [](float r) { return r == 0 || !std::isfinite(r); };
-    *operation.nonfinite += static_cast<uint64_t>(
-        std::count_if(operation.inverse_rms, operation.inverse_rms + operation.rows, unusable));
+  for (int64_t row = 0; row < operation.rows; ++row) {
+    const float inverse_rms = InverseRms(operation, row);
+    Normalise(operation, inverse_rms, {row, 0, operation.columns},
+              operation.y + row * operation.columns);
+    if (operation.inverse_rms != nullptr) operation.inverse_rms[row] = inverse_rms;
   }
+  CountUnusableRows(operation);
+  return absl::OkStatus();
+}
+
+absl::Status RunOperation(const HeadNormRope& operation) {
+  const RmsNormForward& norm = operation.norm;
+  const Rope& rope = operation.rope;
+#pragma omp parallel for schedule(static)
+  for (int64_t token = 0; token < rope.tokens; ++token) {
+    for (int64_t head = 0; head < rope.heads; ++head) {
+      const int64_t row = token * rope.heads + head;
+      bfloat16* const y = HeadOf(rope, token, head);
+      const float inverse_rms = InverseRms(norm, row);
+      Normalise(norm, inverse_rms, {row, 0, norm.columns}, y);
+      Rotate(rope, token, y, y);
+      if (norm.inverse_rms != nullptr) norm.inverse_rms[row] = inverse_rms;
+    }
+  }
+  CountUnusableRows(norm);
   return absl::OkStatus();
 }
 
 absl::Status RunOperation(const RmsNormBackward& operation) {
-#pragma omp parallel for schedule(static)
-  for (int64_t start = 0; start < operation.columns; start += kColumnChunk) {
-    HWY_DYNAMIC_DISPATCH(WeightColumns)
-    (operation, start, std::min(start + kColumnChunk, operation.columns));
-  }
-#pragma omp parallel for schedule(static)
-  for (int64_t row = 0; row < operation.rows; ++row)
-    HWY_DYNAMIC_DISPATCH(BackwardRow)(operation, row);
+  BackwardInBands(operation, [&](int64_t first, int64_t, std::vector<bfloat16>*) {
+    return operation.dy + first * operation.columns;
+  });
+  return absl::OkStatus();
+}
+
+absl::Status RunOperation(const HeadNormRopeBackward& operation) {
+  const Rope& rope = operation.rope;
+  const RmsNormBackward& norm = operation.norm;
+  const int64_t columns = norm.columns;
+  BackwardInBands(norm, [&](int64_t first, int64_t end, std::vector<bfloat16>* rotated) {
+    rotated->resize(static_cast<size_t>(kRowChunk * columns));
+    for (int64_t row = first; row < end; ++row) {
+      const int64_t token = row / rope.heads;
+      Rotate(rope, token, HeadOf(rope, token, row % rope.heads),
+             rotated->data() + (row - first) * columns);
+    }
+    return static_cast<const bfloat16*>(rotated->data());
+  });
   return absl::OkStatus();
 }
 

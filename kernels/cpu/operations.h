@@ -30,6 +30,11 @@ absl::Status RunOperation(const CrossEntropy& operation);
 absl::Status RunOperation(const AddLosses& operation);
 absl::Status RunOperation(const DecideStep& operation);
 absl::Status RunOperation(const AdamW& operation);
+absl::Status RunOperation(const RmsNormQuantize& operation);
+absl::Status RunOperation(const SwigluQuantize& operation);
+absl::Status RunOperation(const SwigluBackwardQuantize& operation);
+absl::Status RunOperation(const HeadNormRope& operation);
+absl::Status RunOperation(const HeadNormRopeBackward& operation);
 
 absl::Status RunAttention(const AttentionForward& operation, Scratch* scratch);
 absl::Status RunAttention(const AttentionBackward& operation, Scratch* scratch);

@@ -77,6 +77,8 @@ OCTAVO_DEVICE void Store(const GemmFp8& op, int64_t row, int64_t column, float v
   const int64_t columns = op.b.spec.rows;
   if (row >= op.a.spec.rows || column >= columns) return;
   if (op.bias != nullptr) value += ToFloat(op.bias[column]);
+  if (op.residual != nullptr)
+    value += ToFloat(op.residual[row * PitchOr(op.residual_pitch, columns) + column]);
   const int64_t at = row * PitchOr(op.c_pitch, columns) + column;
   if (op.c_type == ResultType::kBfloat16) {
     static_cast<bfloat16*>(op.c)[at] = ToBfloat16(value);
@@ -140,8 +142,9 @@ Error Enqueue(const GemmFp8& operation, Stream stream) {
   const int64_t across = CeilDiv(b.rows, kTile);
   const bool both_blocks = a.tile == Tile::k128x128 && b.tile == Tile::k128x128;
   const bool both_e5m2 = a.element == Element::kE5M2 && b.element == Element::kE5M2;
-  const bool bad_accumulate = operation.accumulate && (operation.c_type != ResultType::kFloat32 ||
-                                                       operation.bias != nullptr);
+  const bool bad_accumulate =
+      operation.accumulate && (operation.c_type != ResultType::kFloat32 ||
+                               operation.bias != nullptr || operation.residual != nullptr);
   if (a.rows < 1 || b.rows < 1 || a.columns < 1 || a.columns != b.columns || down > 65535 ||
       across > (int64_t{1} << 31) || both_blocks || both_e5m2 || bad_accumulate) {
     return kInvalidValue;

@@ -72,13 +72,13 @@ OCTAVO_KERNEL void QuantizeTilesKernel(QuantizeTiles op) {
   const int rows = Min(op.rows - row0, kPatch);
   const int columns = Min(op.columns - column0, kPatch);
   const uint32_t nonfinite = WarpSum(LoadPatch(op, row0, column0, rows, columns, patch));
-  if (op.nonfinite != nullptr && nonfinite > 0 && threadIdx.x % kWarpSize == 0)
-    AtomicAdd(op.nonfinite, nonfinite);
+  if (op.tiles.nonfinite != nullptr && nonfinite > 0 && threadIdx.x % kWarpSize == 0)
+    AtomicAdd(op.tiles.nonfinite, nonfinite);
   SyncThreads();
 
   const int warp = static_cast<int>(threadIdx.x / kWarpSize);
-  const QuantizedLayout by_rows = LayoutOf(op.by_rows);
-  const QuantizedLayout by_columns = LayoutOf(op.by_columns);
+  const QuantizedLayout by_rows = LayoutOf(op.tiles.by_rows);
+  const QuantizedLayout by_columns = LayoutOf(op.tiles.by_columns);
   const int padded_rows = Min(RoundUp(op.rows, 16) - row0, kPatch);
   const int padded_columns = Min(RoundUp(op.columns, 16) - column0, kPatch);
   if (by_rows.codes != nullptr) {

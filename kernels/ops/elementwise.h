@@ -28,22 +28,24 @@ struct CastToBfloat16 {
 // SwiGLU: s = gate * sigmoid(gate), rounded to BF16; y = s * up, rounded to BF16.
 struct SwigluForward {
   static constexpr char kName[] = "SwigluForward";
-  const bfloat16* gate;
-  const bfloat16* up;
-  bfloat16* y;
-  int64_t count;
+  const bfloat16* gate;  // [rows, columns]
+  const bfloat16* up;    // [rows, columns]
+  bfloat16* y;           // [rows, columns]
+  int64_t rows;
+  int64_t columns;
 };
 
 //   dup = dy * s;  dgate = dy * up * (sigmoid + gate * sigmoid * (1 - sigmoid))
 // In float32, each rounded once.
 struct SwigluBackward {
   static constexpr char kName[] = "SwigluBackward";
-  const bfloat16* dy;
+  const bfloat16* dy;  // this and the following: [rows, columns]
   const bfloat16* gate;
   const bfloat16* up;
   bfloat16* dgate;  // may be gate
   bfloat16* dup;    // may be up
-  int64_t count;
+  int64_t rows;
+  int64_t columns;
 };
 
 // out[c] += sum_r x[r,c], in float32, rows in a fixed order: the bias gradient.

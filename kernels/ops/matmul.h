@@ -12,8 +12,9 @@ namespace octavo::kernels {
 
 enum class ResultType { kBfloat16, kFloat32 };
 
-// c = a b^T (+ bias) or c += a b^T. An E4M3 number has 4 significant bits, an E5M2 number 3: their
-// products have at most 8, are exact in float32 and are summed in float32, so
+// c = a b^T (+ bias) (+ residual) or c += a b^T; all of it in float32, and rounded once where c is
+// BF16. An E4M3 number has 4 significant bits, an E5M2 number 3: their products have at most 8, are
+// exact in float32 and are summed in float32, so with bias and residual among the terms of the sum
 // |c - exact| <= 4 * sqrt(K) * 2^-24 * sum_k |a||b| + 2^-126, plus 2^-8 |c| where c is BF16.
 struct GemmFp8 {
   static constexpr char kName[] = "GemmFp8";
@@ -24,8 +25,10 @@ struct GemmFp8 {
   const bfloat16* bias;  // [N], added in float32 before the result is rounded; null: none
   void* c;               // [M, N] of c_type
   ResultType c_type;
-  bool accumulate;  // c += instead of c =; only with kFloat32 and without bias
+  bool accumulate;  // c += instead of c =; only with kFloat32, without bias and residual
   int64_t c_pitch = 0;
+  const bfloat16* residual = nullptr;  // [M, N], only with a BF16 c, which it may be; null: none
+  int64_t residual_pitch = 0;          // c_pitch where the residual is c
 };
 
 enum class Layout {
@@ -46,10 +49,12 @@ struct GemmBf16 {
   const bfloat16* bias;  // [N] or null
   void* c;               // [M, N] of c_type
   ResultType c_type;
-  bool accumulate;      // only with kFloat32 and without bias
+  bool accumulate;      // only with kFloat32, without bias and residual
   int64_t a_pitch = 0;  // of the rows as they are stored
   int64_t b_pitch = 0;
   int64_t c_pitch = 0;
+  const bfloat16* residual = nullptr;  // as in GemmFp8
+  int64_t residual_pitch = 0;
 };
 
 }  // namespace octavo::kernels

@@ -14,16 +14,23 @@
 
 namespace octavo::kernels {
 
-// Activations and output gradients: tiles along rows (for FProp, DGrad) and, from the same source,
-// along columns (for WGrad).
+// Where the tiles of a matrix x [rows, columns] of BF16 numbers go: along rows (for FProp, DGrad)
+// and, from the same source, along columns (for WGrad).
+struct TileOutputs {
+  QuantizedTensor by_rows;        // [rows, columns] in 1x128 tiles; null data: not wanted
+  QuantizedTensor by_columns;     // x^T, [columns, rows] in 1x128 tiles; null data: not wanted
+  uint64_t* nonfinite = nullptr;  // [1], the number of NaN and Inf in x is added; null: not counted
+
+  bool wanted() const { return by_rows.data != nullptr || by_columns.data != nullptr; }
+};
+
+// Activations and output gradients. What other operations compute and quantise at once: fused.h.
 struct QuantizeTiles {
   static constexpr char kName[] = "QuantizeTiles";
   const bfloat16* x;  // [rows, columns]
   int64_t rows;
   int64_t columns;
-  QuantizedTensor by_rows;     // [rows, columns] in 1x128 tiles; null data: not wanted
-  QuantizedTensor by_columns;  // x^T, [columns, rows] in 1x128 tiles; null data: not wanted
-  uint64_t* nonfinite;         // [1], the number of NaN and Inf in x is added; null: not counted
+  TileOutputs tiles;
 };
 
 // Weights: 128x128 blocks of the FP32 master, rounded to BF16 first (as TransformerEngine's sharded

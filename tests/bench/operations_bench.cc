@@ -3,8 +3,9 @@
 //
 //   operations_bench [backend]
 //
-// Products are measured against as many products at GemmBf16's rate, everything else against a copy
-// of the bytes that the operation must at least read and write.
+// Products are measured against as many products at GemmBf16's rate, fused operations against the
+// operations that they stand for, everything else against a copy of the bytes that the operation
+// must at least read and write.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -88,6 +89,11 @@ class Bench {
            bench::Baseline{"as many bytes copied", bytes * copy_seconds_per_byte_});
   }
 
+  template <typename Fused>
+  void MeasureFused(const Fused& operation, const Program& in_turn) {
+    Report(Fused::kName, Time(operation), bench::Baseline{"the same in turn", Time(in_turn)});
+  }
+
   // What the others are measured against.
   void MeasureBaselines();
 
@@ -142,9 +148,9 @@ void MeasureLinear(Bench* bench) {
   const QuantizeTiles tiles = {.x = bench->Numbers(kTokens * kWidth),
                                .rows = kTokens,
                                .columns = kWidth,
-                               .by_rows = bench->Quantized(input),
-                               .by_columns = bench->Quantized(Turned(input)),
-                               .nonfinite = bench->Put<uint64_t>({0})};
+                               .tiles = {.by_rows = bench->Quantized(input),
+                                         .by_columns = bench->Quantized(Turned(input)),
+                                         .nonfinite = bench->Put<uint64_t>({0})}};
   const QuantizeBlocks blocks = {.x = bench->Put(testing_support::Normal(kInner * kWidth, 2)),
                                  .rows = kInner,
                                  .columns = kWidth,
@@ -155,12 +161,102 @@ void MeasureLinear(Bench* bench) {
   bench->MeasureBytes("QuantizeBlocks", 6.0 * kInner * kWidth, blocks);
   bfloat16* const c = bench->Make<bfloat16>(kTokens * kInner);
   bench->MeasureProducts("GemmFp8", kGemmProducts,
-                         GemmFp8{.a = tiles.by_rows,
+                         GemmFp8{.a = tiles.tiles.by_rows,
                                  .b = blocks.normal,
                                  .bias = nullptr,
                                  .c = c,
                                  .c_type = ResultType::kBfloat16,
                                  .accumulate = false});
+}
+
+TileOutputs TilesOf(Bench* bench, int64_t columns) {
+  const QuantizedSpec spec = {
+      .rows = kTokens, .columns = columns, .tile = Tile::k1x128, .role = Role::kA};
+  return {.by_rows = bench->Quantized(spec),
+          .by_columns = bench->Quantized(Turned(spec)),
+          .nonfinite = bench->Put<uint64_t>({0})};
+}
+
+void MeasureFusedWithQuantize(Bench* bench) {
+  constexpr int64_t kCount = kTokens * kInner;
+  const auto quantise = [](const bfloat16* x, const TileOutputs& tiles) {
+    return QuantizeTiles{
+        .x = x, .rows = kTokens, .columns = tiles.by_rows.spec.columns, .tiles = tiles};
+  };
+  RmsNormQuantize norm = {.norm = {.x = bench->Numbers(kTokens * kWidth),
+                                   .weight = bench->Numbers(kWidth),
+                                   .y = bench->Make<bfloat16>(kTokens * kWidth),
+                                   .inverse_rms = bench->Make<float>(kTokens),
+                                   .rows = kTokens,
+                                   .columns = kWidth,
+                                   .epsilon = 1e-5f},
+                          .tiles = TilesOf(bench, kWidth)};
+  const Program norm_in_turn = {Operation(norm.norm), quantise(norm.norm.y, norm.tiles)};
+  norm.norm.y = nullptr;
+  bench->MeasureFused(norm, norm_in_turn);
+
+  SwigluQuantize swiglu = {.swiglu = {.gate = bench->Numbers(kCount),
+                                      .up = bench->Numbers(kCount),
+                                      .y = bench->Make<bfloat16>(kCount),
+                                      .rows = kTokens,
+                                      .columns = kInner},
+                           .tiles = TilesOf(bench, kInner)};
+  const Program swiglu_in_turn = {Operation(swiglu.swiglu),
+                                  quantise(swiglu.swiglu.y, swiglu.tiles)};
+  swiglu.swiglu.y = nullptr;
+  bench->MeasureFused(swiglu, swiglu_in_turn);
+
+  SwigluBackwardQuantize backward = {.swiglu = {.dy = bench->Numbers(kCount),
+                                                .gate = swiglu.swiglu.gate,
+                                                .up = swiglu.swiglu.up,
+                                                .dgate = bench->Make<bfloat16>(kCount),
+                                                .dup = bench->Make<bfloat16>(kCount),
+                                                .rows = kTokens,
+                                                .columns = kInner},
+                                     .dgate_tiles = TilesOf(bench, kInner),
+                                     .dup_tiles = TilesOf(bench, kInner)};
+  const Program backward_in_turn = {Operation(backward.swiglu),
+                                    quantise(backward.swiglu.dgate, backward.dgate_tiles),
+                                    quantise(backward.swiglu.dup, backward.dup_tiles)};
+  backward.swiglu.dgate = backward.swiglu.dup = nullptr;
+  bench->MeasureFused(backward, backward_in_turn);
+}
+
+void MeasureFusedHeads(Bench* bench) {
+  constexpr int64_t kRows = kTokens * kHeads;
+  constexpr int64_t kCount = kRows * kHeadDim;
+  std::vector<int32_t> positions(kTokens);
+  for (int32_t i = 0; i < kTokens; ++i) positions[static_cast<size_t>(i)] = i;
+  const Rope rope = {.x = bench->Numbers(kCount),
+                     .cosine = bench->Put(testing_support::Normal(kTokens * kHeadDim / 2, 1)),
+                     .sine = bench->Put(testing_support::Normal(kTokens * kHeadDim / 2, 2)),
+                     .positions = bench->Put(positions),
+                     .tokens = kTokens,
+                     .heads = kHeads,
+                     .head_dim = kHeadDim,
+                     .inverse = false};
+  RmsNormForward norm = {.x = bench->Numbers(kCount),
+                         .weight = bench->Numbers(kHeadDim),
+                         .y = nullptr,
+                         .inverse_rms = bench->Put(testing_support::Normal(kRows, 3)),
+                         .rows = kRows,
+                         .columns = kHeadDim,
+                         .epsilon = 1e-5f};
+  RmsNormBackward backward = {.dy = nullptr,
+                              .x = norm.x,
+                              .weight = norm.weight,
+                              .inverse_rms = norm.inverse_rms,
+                              .dx_add = nullptr,
+                              .dx = bench->Make<bfloat16>(kCount),
+                              .dweight = bench->Put(std::vector<float>(kHeadDim)),
+                              .rows = kRows,
+                              .columns = kHeadDim};
+  const HeadNormRope fused = {.norm = norm, .rope = rope};
+  norm.y = rope.x;
+  bench->MeasureFused(fused, {Operation(norm), rope});
+  const HeadNormRopeBackward fused_backward = {.rope = rope, .norm = backward};
+  backward.dy = bench->Numbers(kCount);
+  bench->MeasureFused(fused_backward, {Operation(rope), backward});
 }
 
 void MeasureAttention(Bench* bench) {
@@ -204,8 +300,9 @@ void MeasureRest(Bench* bench) {
   constexpr int64_t kCount = kTokens * kInner;
   bfloat16* const x = bench->Numbers(kCount);
   bfloat16* const y = bench->Make<bfloat16>(kCount);
-  bench->MeasureBytes("SwigluForward", 6.0 * kCount,
-                      SwigluForward{.gate = x, .up = x, .y = y, .count = kCount});
+  bench->MeasureBytes(
+      "SwigluForward", 6.0 * kCount,
+      SwigluForward{.gate = x, .up = x, .y = y, .rows = kTokens, .columns = kInner});
   bench->MeasureBytes("RmsNormForward", 4.0 * kTokens * kWidth,
                       RmsNormForward{.x = x,
                                      .weight = x,
@@ -251,6 +348,8 @@ int MeasureAll(const std::string& name) {
   Bench bench(backend->get());
   bench.MeasureBaselines();
   MeasureLinear(&bench);
+  MeasureFusedWithQuantize(&bench);
+  MeasureFusedHeads(&bench);
   MeasureAttention(&bench);
   MeasureRest(&bench);
   return 0;

@@ -87,12 +87,12 @@ absl::StatusOr<Copies> Quantize(Backend* backend, const std::vector<bfloat16>& x
   const auto input = Put(backend, x);
   const Tensor by_rows = MakeTensor(backend, TileSpec(rows, columns, Role::kA));
   const Tensor by_columns = MakeTensor(backend, TileSpec(columns, rows, Role::kA));
-  RETURN_IF_ERROR(backend->Run(QuantizeTiles{.x = input.data(),
-                                             .rows = rows,
-                                             .columns = columns,
-                                             .by_rows = by_rows.tensor,
-                                             .by_columns = by_columns.tensor,
-                                             .nonfinite = nullptr}));
+  RETURN_IF_ERROR(backend->Run(QuantizeTiles{
+      .x = input.data(),
+      .rows = rows,
+      .columns = columns,
+      .tiles = {
+          .by_rows = by_rows.tensor, .by_columns = by_columns.tensor, .nonfinite = nullptr}}));
   Copies copies;
   ASSIGN_OR_RETURN(copies.by_rows, Read(backend, by_rows.tensor));
   ASSIGN_OR_RETURN(copies.by_columns, Read(backend, by_columns.tensor));

@@ -159,13 +159,12 @@ TEST_P(Emulated, QuantizedTilesEqualTheCpuBackendByteForByte) {
     QuantizeTiles op = {.x = x.data(),
                         .rows = rows_,
                         .columns = columns_,
-                        .by_rows = cuda_rows.tensor,
-                        .by_columns = cuda_columns.tensor,
-                        .nonfinite = &cuda_nonfinite};
+                        .tiles = {.by_rows = cuda_rows.tensor,
+                                  .by_columns = cuda_columns.tensor,
+                                  .nonfinite = &cuda_nonfinite}};
     ASSERT_EQ(Enqueue(op, nullptr), kSuccess) << simt::TakeError();
-    op.by_rows = cpu_rows.tensor;
-    op.by_columns = cpu_columns.tensor;
-    op.nonfinite = &cpu_nonfinite;
+    op.tiles = {
+        .by_rows = cpu_rows.tensor, .by_columns = cpu_columns.tensor, .nonfinite = &cpu_nonfinite};
     RunOnCpu(op);
     EXPECT_EQ(PlainOf(cuda_rows), PlainOf(cpu_rows, cpu_.get()));
     EXPECT_EQ(PlainOf(cuda_columns), PlainOf(cpu_columns, cpu_.get()));

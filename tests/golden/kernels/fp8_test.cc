@@ -116,12 +116,11 @@ TEST_F(Fp8Golden, TilesWithOneNonfiniteElementHaveTheGoldenCodes) {
     const QuantizedTensor tensor = MakeQuantized(&device, Spec(rows, columns, Tile::k1x128));
     uint64_t* const nonfinite = device.Put<uint64_t>({0});
     ASSERT_TRUE(device
-                    ->Run(kernels::QuantizeTiles{.x = device.Put(x),
-                                                 .rows = rows,
-                                                 .columns = columns,
-                                                 .by_rows = tensor,
-                                                 .by_columns = {},
-                                                 .nonfinite = nonfinite})
+                    ->Run(kernels::QuantizeTiles{
+                        .x = device.Put(x),
+                        .rows = rows,
+                        .columns = columns,
+                        .tiles = {.by_rows = tensor, .by_columns = {}, .nonfinite = nonfinite}})
                     .ok());
     const PlainQuantized got = GetQuantized(&device, tensor);
     EXPECT_EQ(got.codes, want);
@@ -148,12 +147,12 @@ class LinearGolden : public ::testing::TestWithParam<const char*> {
         .x = device.Put(file_->at(name).As<bfloat16>()),
         .rows = tokens_,
         .columns = columns,
-        .by_rows = MakeQuantized(&device, Spec(tokens_, columns, Tile::k1x128)),
-        .by_columns = MakeQuantized(&device, Spec(columns, tokens_, Tile::k1x128)),
-        .nonfinite = nullptr};
+        .tiles = {.by_rows = MakeQuantized(&device, Spec(tokens_, columns, Tile::k1x128)),
+                  .by_columns = MakeQuantized(&device, Spec(columns, tokens_, Tile::k1x128)),
+                  .nonfinite = nullptr}};
     ASSERT_TRUE(device->Run(op).ok());
-    EXPECT_EQ(GetQuantized(&device, op.by_rows), Plain(name + "_row"));
-    EXPECT_EQ(GetQuantized(&device, op.by_columns), Plain(name + "_col"));
+    EXPECT_EQ(GetQuantized(&device, op.tiles.by_rows), Plain(name + "_row"));
+    EXPECT_EQ(GetQuantized(&device, op.tiles.by_columns), Plain(name + "_col"));
   }
 
   PlainQuantized Plain(const std::string& name) {

@@ -75,13 +75,19 @@ TEST(CountedOperations, DoNothingForNoElements) {
             "CastToBfloat16: x is null");
 }
 
+// Of a matrix with so many elements.
+int64_t RowsOf(int64_t count) { return count % 4 == 0 ? 4 : 1; }
+
 std::vector<double> RunSwiglu(const std::vector<bfloat16>& gate, const std::vector<bfloat16>& up) {
   Device device;
   const auto count = static_cast<int64_t>(gate.size());
   bfloat16* const y = device.Make<bfloat16>(count);
   EXPECT_TRUE(device
-                  ->Run(SwigluForward{
-                      .gate = device.Put(gate), .up = device.Put(up), .y = y, .count = count})
+                  ->Run(SwigluForward{.gate = device.Put(gate),
+                                      .up = device.Put(up),
+                                      .y = y,
+                                      .rows = RowsOf(count),
+                                      .columns = count / RowsOf(count)})
                   .ok());
   return testing_support::ToDouble(device.Get(y, count));
 }
@@ -156,7 +162,8 @@ TEST_P(ElementwiseOn, SwigluBackwardStaysWithinItsBoundAndMayWriteOverItsInputs)
                                          .up = dup,
                                          .dgate = dgate,
                                          .dup = dup,
-                                         .count = count})
+                                         .rows = RowsOf(count),
+                                         .columns = count / RowsOf(count)})
                     .ok());
     const auto got_gate = testing_support::ToDouble(device.Get(dgate, count));
     const auto got_up = testing_support::ToDouble(device.Get(dup, count));

@@ -99,13 +99,13 @@ TilesResult RunTiles(const Matrix& m, int threads = 2, Element element = Element
   const QuantizeTiles op = {.x = device.Put(m.Rounded()),
                             .rows = m.rows,
                             .columns = m.columns,
-                            .by_rows = MakeQuantized(&device, rows),
-                            .by_columns = MakeQuantized(&device, columns),
-                            .nonfinite = device.Put<uint64_t>({0})};
+                            .tiles = {.by_rows = MakeQuantized(&device, rows),
+                                      .by_columns = MakeQuantized(&device, columns),
+                                      .nonfinite = device.Put<uint64_t>({0})}};
   EXPECT_TRUE(device->Run(op).ok());
-  return {.rows = GetQuantized(&device, op.by_rows),
-          .columns = GetQuantized(&device, op.by_columns),
-          .nonfinite = device.Get(op.nonfinite, 1)[0]};
+  return {.rows = GetQuantized(&device, op.tiles.by_rows),
+          .columns = GetQuantized(&device, op.tiles.by_columns),
+          .nonfinite = device.Get(op.tiles.nonfinite, 1)[0]};
 }
 
 struct BlocksResult {
@@ -355,28 +355,27 @@ TEST(Quantized, PlainCodesAndScalesComeBackAsTheyWentIn) {
 TEST(Quantized, WhatNoBackendHasAndWhatDoesNotFitIsRefusedByName) {
   Device device;
   QuantizedSpec spec = {.rows = 2, .columns = 64, .tile = Tile::k1x128, .role = Role::kA};
-  const QuantizeTiles good = {.x = device.Put(testing_support::NormalBfloat16(128, 1)),
-                              .rows = 2,
-                              .columns = 64,
-                              .by_rows = MakeQuantized(&device, spec),
-                              .by_columns = {},
-                              .nonfinite = nullptr};
+  const QuantizeTiles good = {
+      .x = device.Put(testing_support::NormalBfloat16(128, 1)),
+      .rows = 2,
+      .columns = 64,
+      .tiles = {.by_rows = MakeQuantized(&device, spec), .by_columns = {}, .nonfinite = nullptr}};
   ASSERT_TRUE(device->Run(good).ok());
   QuantizeTiles bad = good;
-  bad.by_rows.spec.tile = Tile::k1x32;
+  bad.tiles.by_rows.spec.tile = Tile::k1x32;
   absl::Status refusal = device->Run(bad);
   EXPECT_EQ(refusal.code(), absl::StatusCode::kUnimplemented);
   EXPECT_THAT(std::string(refusal.message()),
-              HasSubstr("QuantizeTiles: by_rows has 1x32 tiles with float32 scales"));
+              HasSubstr("QuantizeTiles: tiles.by_rows has 1x32 tiles with float32 scales"));
   bad = good;
-  bad.by_rows.spec.scale_type = ScaleType::kE8M0;
+  bad.tiles.by_rows.spec.scale_type = ScaleType::kE8M0;
   EXPECT_THAT(std::string(device->Run(bad).message()), HasSubstr("1x128 tiles with E8M0 scales"));
   bad = good;
-  bad.by_rows.spec.tile = Tile::k128x128;
+  bad.tiles.by_rows.spec.tile = Tile::k128x128;
   EXPECT_THAT(std::string(device->Run(bad).message()),
               HasSubstr("by_rows has 128x128 tiles, must have 1x128"));
   bad = good;
-  bad.by_columns = bad.by_rows;
+  bad.tiles.by_columns = bad.tiles.by_rows;
   EXPECT_THAT(std::string(device->Run(bad).message()),
               HasSubstr("by_columns is 2 x 64, must be 64 x 2"));
 }

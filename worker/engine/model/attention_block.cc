@@ -71,6 +71,7 @@ absl::Status AttentionBlock::UpdateWeights(const float* master, const PolicyTabl
 absl::Status AttentionBlock::Forward(const Pass& pass, const bfloat16* x, bfloat16* y,
                                      AttentionActivations* activations) const {
   RETURN_IF_ERROR(Project(pass, x, activations));
+  RETURN_IF_ERROR(Position(pass, activations));
   RETURN_IF_ERROR(Attend(pass, activations));
   bfloat16* const branch = pass.workspace->branch.data();
   RETURN_IF_ERROR(o_.Forward(pass, activations->result.data(), {branch}));
@@ -80,22 +81,49 @@ absl::Status AttentionBlock::Forward(const Pass& pass, const bfloat16* x, bfloat
 
 absl::Status AttentionBlock::Project(const Pass& pass, const bfloat16* x,
                                      AttentionActivations* activations) const {
-  const auto normalise = [&](bfloat16* h) {
-    return norm_.Forward(pass, x, pass.tokens, h, activations->inverse_rms.data());
-  };
-  const ProducedInput input = {.write = normalise, .scratch = pass.workspace->normalised.data()};
+  const kernels::RmsNormForward normalise =
+      norm_.Forward(pass, {.x = x,
+                           .y = pass.workspace->normalised.data(),
+                           .inverse_rms = activations->inverse_rms.data(),
+                           .rows = pass.tokens});
   bfloat16* const q = (shape_.qk_norm ? activations->q_raw : activations->q).data();
   bfloat16* const k = (shape_.qk_norm ? activations->k_raw : activations->k).data();
-  RETURN_IF_ERROR(qkv_.Forward(pass, input, activations->input, {q, k, activations->v.data()}));
-  if (!shape_.qk_norm) return absl::OkStatus();
-  RETURN_IF_ERROR(q_norm_->Forward(pass, q, pass.tokens * shape_.heads, activations->q.data(),
-                                   activations->q_inverse_rms.data()));
-  return k_norm_->Forward(pass, k, pass.tokens * shape_.kv_heads, activations->k.data(),
-                          activations->k_inverse_rms.data());
+  return qkv_.Forward(pass, normalise, activations->input, {q, k, activations->v.data()});
+}
+
+kernels::Rope AttentionBlock::Rotation(const Pass& pass, bfloat16* x, int64_t heads) const {
+  return {.x = x,
+          .cosine = pass.cosine,
+          .sine = pass.sine,
+          .positions = pass.positions,
+          .tokens = pass.tokens,
+          .heads = heads,
+          .head_dim = shape_.head_dim,
+          .inverse = false};
+}
+
+absl::Status AttentionBlock::Position(const Pass& pass, AttentionActivations* activations) const {
+  const kernels::Rope rotate_q = Rotation(pass, activations->q.data(), shape_.heads);
+  const kernels::Rope rotate_k = Rotation(pass, activations->k.data(), shape_.kv_heads);
+  if (!shape_.qk_norm) {
+    RETURN_IF_ERROR(pass.backend->Run(rotate_q));
+    return pass.backend->Run(rotate_k);
+  }
+  RETURN_IF_ERROR(pass.backend->Run(kernels::HeadNormRope{
+      .norm = q_norm_->Forward(pass, {.x = activations->q_raw.data(),
+                                      .y = nullptr,
+                                      .inverse_rms = activations->q_inverse_rms.data(),
+                                      .rows = pass.tokens * shape_.heads}),
+      .rope = rotate_q}));
+  return pass.backend->Run(kernels::HeadNormRope{
+      .norm = k_norm_->Forward(pass, {.x = activations->k_raw.data(),
+                                      .y = nullptr,
+                                      .inverse_rms = activations->k_inverse_rms.data(),
+                                      .rows = pass.tokens * shape_.kv_heads}),
+      .rope = rotate_k});
 }
 
 absl::Status AttentionBlock::Attend(const Pass& pass, AttentionActivations* activations) const {
-  RETURN_IF_ERROR(Rotate(pass, activations->q.data(), activations->k.data(), /*inverse=*/false));
   return pass.backend->Run(kernels::AttentionForward{
       .q = activations->q.data(),
       .k = activations->k.data(),
@@ -111,84 +139,72 @@ absl::Status AttentionBlock::Attend(const Pass& pass, AttentionActivations* acti
       .scale = Scale(shape_)});
 }
 
-absl::Status AttentionBlock::Rotate(const Pass& pass, bfloat16* q, bfloat16* k,
-                                    bool inverse) const {
-  kernels::Rope rope = {.x = q,
-                        .cosine = pass.cosine,
-                        .sine = pass.sine,
-                        .positions = pass.positions,
-                        .tokens = pass.tokens,
-                        .heads = shape_.heads,
-                        .head_dim = shape_.head_dim,
-                        .inverse = inverse};
-  RETURN_IF_ERROR(pass.backend->Run(rope));
-  rope.x = k;
-  rope.heads = shape_.kv_heads;
-  return pass.backend->Run(rope);
-}
-
 absl::Status AttentionBlock::Backward(const Pass& pass, const bfloat16* x,
                                       AttentionActivations* activations, bfloat16* dx) const {
   const Workspace& workspace = *pass.workspace;
   RETURN_IF_ERROR(o_.Backward(pass, {dx}, activations->result.data(), workspace.attention.data()));
   RETURN_IF_ERROR(BackwardAttend(pass, *activations));
-  const bfloat16* dq = workspace.query_gradient.data();
-  const bfloat16* dk = workspace.key_gradient.data();
-  if (shape_.qk_norm) {
-    RETURN_IF_ERROR(BackwardHeadNorms(pass, activations));
-    dq = activations->q.data();
-    dk = activations->k.data();
-  }
-
+  RETURN_IF_ERROR(BackwardPosition(pass, activations));
+  const auto& dq = shape_.qk_norm ? activations->q : workspace.query_gradient;
+  const auto& dk = shape_.qk_norm ? activations->k : workspace.key_gradient;
   bfloat16* const dnormalised = workspace.normalised.data();
-  RETURN_IF_ERROR(qkv_.Backward(pass, {dq, dk, workspace.value_gradient.data()}, activations->input,
-                                dnormalised));
-  return norm_.Backward(pass, {.dy = dnormalised,
-                               .x = x,
-                               .inverse_rms = activations->inverse_rms.data(),
-                               .dx_add = dx,
-                               .dx = dx,
-                               .rows = pass.tokens});
+  RETURN_IF_ERROR(qkv_.Backward(pass, {dq.data(), dk.data(), workspace.value_gradient.data()},
+                                activations->input, dnormalised));
+  return pass.backend->Run(norm_.Backward(pass, {.dy = dnormalised,
+                                                 .x = x,
+                                                 .inverse_rms = activations->inverse_rms.data(),
+                                                 .dx_add = dx,
+                                                 .dx = dx,
+                                                 .rows = pass.tokens}));
 }
 
-absl::Status AttentionBlock::BackwardHeadNorms(const Pass& pass,
-                                               AttentionActivations* activations) const {
-  RETURN_IF_ERROR(q_norm_->Backward(pass, {.dy = pass.workspace->query_gradient.data(),
-                                           .x = activations->q_raw.data(),
-                                           .inverse_rms = activations->q_inverse_rms.data(),
-                                           .dx_add = nullptr,
-                                           .dx = activations->q.data(),
-                                           .rows = pass.tokens * shape_.heads}));
-  return k_norm_->Backward(pass, {.dy = pass.workspace->key_gradient.data(),
-                                  .x = activations->k_raw.data(),
-                                  .inverse_rms = activations->k_inverse_rms.data(),
-                                  .dx_add = nullptr,
-                                  .dx = activations->k.data(),
-                                  .rows = pass.tokens * shape_.kv_heads});
+absl::Status AttentionBlock::BackwardPosition(const Pass& pass,
+                                              AttentionActivations* activations) const {
+  const Workspace& workspace = *pass.workspace;
+  kernels::Rope rotate_q = Rotation(pass, workspace.query_gradient.data(), shape_.heads);
+  kernels::Rope rotate_k = Rotation(pass, workspace.key_gradient.data(), shape_.kv_heads);
+  rotate_q.inverse = rotate_k.inverse = true;
+  if (!shape_.qk_norm) {
+    RETURN_IF_ERROR(pass.backend->Run(rotate_q));
+    return pass.backend->Run(rotate_k);
+  }
+  RETURN_IF_ERROR(pass.backend->Run(kernels::HeadNormRopeBackward{
+      .rope = rotate_q,
+      .norm = q_norm_->Backward(pass, {.dy = nullptr,
+                                       .x = activations->q_raw.data(),
+                                       .inverse_rms = activations->q_inverse_rms.data(),
+                                       .dx_add = nullptr,
+                                       .dx = activations->q.data(),
+                                       .rows = pass.tokens * shape_.heads})}));
+  return pass.backend->Run(kernels::HeadNormRopeBackward{
+      .rope = rotate_k,
+      .norm = k_norm_->Backward(pass, {.dy = nullptr,
+                                       .x = activations->k_raw.data(),
+                                       .inverse_rms = activations->k_inverse_rms.data(),
+                                       .dx_add = nullptr,
+                                       .dx = activations->k.data(),
+                                       .rows = pass.tokens * shape_.kv_heads})});
 }
 
 absl::Status AttentionBlock::BackwardAttend(const Pass& pass,
                                             const AttentionActivations& activations) const {
   const Workspace& workspace = *pass.workspace;
-  RETURN_IF_ERROR(
-      pass.backend->Run(kernels::AttentionBackward{.q = activations.q.data(),
-                                                   .k = activations.k.data(),
-                                                   .v = activations.v.data(),
-                                                   .out = activations.result.data(),
-                                                   .dout = workspace.attention.data(),
-                                                   .log_sum_exp = activations.log_sum_exp.data(),
-                                                   .attend_from = pass.attend_from,
-                                                   .dq = workspace.query_gradient.data(),
-                                                   .dk = workspace.key_gradient.data(),
-                                                   .dv = workspace.value_gradient.data(),
-                                                   .q_tokens = pass.tokens,
-                                                   .kv_tokens = pass.tokens,
-                                                   .heads = shape_.heads,
-                                                   .kv_heads = shape_.kv_heads,
-                                                   .head_dim = shape_.head_dim,
-                                                   .scale = Scale(shape_)}));
-  return Rotate(pass, workspace.query_gradient.data(), workspace.key_gradient.data(),
-                /*inverse=*/true);
+  return pass.backend->Run(kernels::AttentionBackward{.q = activations.q.data(),
+                                                      .k = activations.k.data(),
+                                                      .v = activations.v.data(),
+                                                      .out = activations.result.data(),
+                                                      .dout = workspace.attention.data(),
+                                                      .log_sum_exp = activations.log_sum_exp.data(),
+                                                      .attend_from = pass.attend_from,
+                                                      .dq = workspace.query_gradient.data(),
+                                                      .dk = workspace.key_gradient.data(),
+                                                      .dv = workspace.value_gradient.data(),
+                                                      .q_tokens = pass.tokens,
+                                                      .kv_tokens = pass.tokens,
+                                                      .heads = shape_.heads,
+                                                      .kv_heads = shape_.kv_heads,
+                                                      .head_dim = shape_.head_dim,
+                                                      .scale = Scale(shape_)});
 }
 
 }  // namespace octavo::engine

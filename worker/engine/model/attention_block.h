@@ -54,11 +54,13 @@ class AttentionBlock {
   absl::Status Project(const Pass& pass, const kernels::bfloat16* x,
                        AttentionActivations* activations) const;
   absl::Status Attend(const Pass& pass, AttentionActivations* activations) const;
+  // From the results of q_proj and k_proj to what attention reads.
+  absl::Status Position(const Pass& pass, AttentionActivations* activations) const;
   absl::Status BackwardAttend(const Pass& pass, const AttentionActivations& activations) const;
-  // Attention has read q and k for the last time: their buffers take d(q_raw) and d(k_raw).
-  absl::Status BackwardHeadNorms(const Pass& pass, AttentionActivations* activations) const;
-  absl::Status Rotate(const Pass& pass, kernels::bfloat16* q, kernels::bfloat16* k,
-                      bool inverse) const;
+  // The reverse of Position. With qk_norm, attention having read q and k for the last time, their
+  // buffers take d(q_raw) and d(k_raw).
+  absl::Status BackwardPosition(const Pass& pass, AttentionActivations* activations) const;
+  kernels::Rope Rotation(const Pass& pass, kernels::bfloat16* x, int64_t heads) const;
 
   ModelShape shape_;
   Norm norm_;

@@ -30,19 +30,21 @@ absl::Status Head::Loss(const Pass& pass, const Bfloat16Weight& weight, const bf
 absl::Status Head::LossAndGradient(const Pass& pass, const Bfloat16Weight& weight,
                                    const bfloat16* x, float gradient_scale, bfloat16* dx) {
   RETURN_IF_ERROR(ChunkedLoss(pass, weight, x, /*backward=*/true, gradient_scale));
-  return norm_.Backward(pass, {.dy = pass.workspace->normalised.data(),
-                               .x = x,
-                               .inverse_rms = inverse_rms_.data(),
-                               .dx_add = nullptr,
-                               .dx = dx,
-                               .rows = pass.tokens});
+  return pass.backend->Run(norm_.Backward(pass, {.dy = pass.workspace->normalised.data(),
+                                                 .x = x,
+                                                 .inverse_rms = inverse_rms_.data(),
+                                                 .dx_add = nullptr,
+                                                 .dx = dx,
+                                                 .rows = pass.tokens}));
 }
 
 absl::Status Head::ChunkedLoss(const Pass& pass, const Bfloat16Weight& weight, const bfloat16* x,
                                bool backward, float gradient_scale) {
   const Workspace& workspace = *pass.workspace;
-  RETURN_IF_ERROR(
-      norm_.Forward(pass, x, pass.tokens, workspace.normalised.data(), inverse_rms_.data()));
+  RETURN_IF_ERROR(pass.backend->Run(norm_.Forward(pass, {.x = x,
+                                                         .y = workspace.normalised.data(),
+                                                         .inverse_rms = inverse_rms_.data(),
+                                                         .rows = pass.tokens})));
   for (int64_t first = 0; first < pass.tokens; first += chunk_rows_) {
     const int64_t rows = std::min(chunk_rows_, pass.tokens - first);
     bfloat16* const normalised = workspace.normalised.data() + first * hidden_;
@@ -117,7 +119,9 @@ absl::StatusOr<std::vector<float>> Head::Logits(const Pass& pass, const Bfloat16
                                                       .from = x + indices[first + row] * hidden_,
                                                       .bytes = row_bytes}));
     }
-    RETURN_IF_ERROR(norm_.Forward(pass, gathered, rows, workspace.normalised.data(), nullptr));
+    RETURN_IF_ERROR(pass.backend->Run(norm_.Forward(
+        pass,
+        {.x = gathered, .y = workspace.normalised.data(), .inverse_rms = nullptr, .rows = rows})));
     RETURN_IF_ERROR(Multiply(pass, weight, workspace.normalised.data(), rows));
     std::vector<bfloat16> logits(rows * vocabulary_);
     RETURN_IF_ERROR(pass.backend->CopyOut(logits.data(), workspace.logits.data(),

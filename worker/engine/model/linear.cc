@@ -8,12 +8,41 @@ namespace octavo::engine {
 
 using kernels::bfloat16;
 using kernels::Layout;
+using kernels::Operation;
 using kernels::QuantizedTensor;
 using kernels::ResultType;
+using kernels::TileOutputs;
 
 namespace {
 
 bool IsFp8(GemmPrecision precision) { return precision == GemmPrecision::kFp8; }
+
+bfloat16* ScratchOf(const InputProducer& producer) {
+  return std::visit([](const auto& operation) { return operation.y; }, producer);
+}
+
+// The operation that stores its result at `y` and in tiles; each of them may be nowhere.
+Operation Producing(const InputProducer& producer, bfloat16* y, const TileOutputs& tiles) {
+  return std::visit(
+      kernels::Overloaded{[&](kernels::RmsNormForward norm) -> Operation {
+                            norm.y = y;
+                            if (!tiles.wanted()) return norm;
+                            return kernels::RmsNormQuantize{.norm = norm, .tiles = tiles};
+                          },
+                          [&](kernels::SwigluForward swiglu) -> Operation {
+                            swiglu.y = y;
+                            if (!tiles.wanted()) return swiglu;
+                            return kernels::SwigluQuantize{.swiglu = swiglu, .tiles = tiles};
+                          }},
+      producer);
+}
+
+absl::Status Quantize(const Pass& pass, const bfloat16* x, int64_t columns,
+                      const TileOutputs& tiles) {
+  if (!tiles.wanted()) return absl::OkStatus();
+  return pass.backend->Run(
+      kernels::QuantizeTiles{.x = x, .rows = pass.tokens, .columns = columns, .tiles = tiles});
+}
 
 }  // namespace
 
@@ -64,40 +93,38 @@ absl::Status Linear::Forward(const Pass& pass, const Input& x, bfloat16* y) cons
                                              .accumulate = false});
 }
 
-absl::Status Linear::Backward(const Pass& pass, const bfloat16* dy, const Input& x,
+TileOutputs Linear::GradientTiles(const Pass& pass, const TileBuffers& memory) const {
+  const LinearPolicy policy = this->policy(pass);
+  TileOutputs tiles = {};
+  if (IsFp8(policy.dgrad)) tiles.by_rows = memory.by_rows.Tensor(pass.tokens, outputs());
+  if (IsFp8(policy.wgrad)) tiles.by_columns = memory.by_columns.Tensor(outputs(), pass.tokens);
+  tiles.by_rows.spec.element = tiles.by_columns.spec.element = policy.gradient;
+  if (tiles.wanted())
+    tiles.nonfinite = pass.nonfinite->At(module(), NonfiniteKind::kOutputGradient);
+  return tiles;
+}
+
+bool Linear::ReadsGradientValues(const Pass& pass) const {
+  const LinearPolicy policy = this->policy(pass);
+  return bias_ || !IsFp8(policy.dgrad) || !IsFp8(policy.wgrad);
+}
+
+absl::Status Linear::Backward(const Pass& pass, const OutputGradient& dy, const Input& x,
                               const InputGradient& dx) const {
   if (bias_) {
-    RETURN_IF_ERROR(pass.backend->Run(kernels::ColumnSum{.x = dy,
+    RETURN_IF_ERROR(pass.backend->Run(kernels::ColumnSum{.x = dy.values,
                                                          .out = pass.gradient + bias_->offset(),
                                                          .rows = pass.tokens,
                                                          .columns = outputs()}));
   }
-  const LinearPolicy policy = this->policy(pass);
-  const Workspace& workspace = *pass.workspace;
-  Input by_rows = {.values = dy, .quantized = {}};
-  Input by_columns = {.values = dy, .quantized = {}};
-  if (IsFp8(policy.dgrad)) by_rows.quantized = workspace.row_tiles.Tensor(pass.tokens, outputs());
-  if (IsFp8(policy.wgrad))
-    by_columns.quantized = workspace.gradient_tiles.Tensor(outputs(), pass.tokens);
-  by_rows.quantized.spec.element = policy.gradient;
-  by_columns.quantized.spec.element = policy.gradient;
-  if (IsFp8(policy.dgrad) || IsFp8(policy.wgrad)) {
-    RETURN_IF_ERROR(pass.backend->Run(kernels::QuantizeTiles{
-        .x = dy,
-        .rows = pass.tokens,
-        .columns = outputs(),
-        .by_rows = by_rows.quantized,
-        .by_columns = by_columns.quantized,
-        .nonfinite = pass.nonfinite->At(module(), NonfiniteKind::kOutputGradient)}));
-  }
-  RETURN_IF_ERROR(InputGradientProduct(pass, by_rows, dx));
-  return WeightGradientProduct(pass, by_columns, x);
+  RETURN_IF_ERROR(InputGradientProduct(pass, dy, dx));
+  return WeightGradientProduct(pass, dy, x);
 }
 
-absl::Status Linear::InputGradientProduct(const Pass& pass, const Input& dy,
+absl::Status Linear::InputGradientProduct(const Pass& pass, const OutputGradient& dy,
                                           const InputGradient& dx) const {
   if (IsFp8(policy(pass).dgrad)) {
-    return pass.backend->Run(kernels::GemmFp8{.a = dy.quantized,
+    return pass.backend->Run(kernels::GemmFp8{.a = dy.tiles.by_rows,
                                               .b = weight_.QuantizedTransposed(),
                                               .bias = nullptr,
                                               .c = dx.values,
@@ -119,11 +146,11 @@ absl::Status Linear::InputGradientProduct(const Pass& pass, const Input& dy,
                                              .accumulate = dx.accumulate});
 }
 
-absl::Status Linear::WeightGradientProduct(const Pass& pass, const Input& dy,
+absl::Status Linear::WeightGradientProduct(const Pass& pass, const OutputGradient& dy,
                                            const Input& x) const {
   float* const gradient = pass.gradient + weight_.offset();
   if (IsFp8(policy(pass).wgrad)) {
-    return pass.backend->Run(kernels::GemmFp8{.a = dy.quantized,
+    return pass.backend->Run(kernels::GemmFp8{.a = dy.tiles.by_columns,
                                               .b = x.quantized,
                                               .bias = nullptr,
                                               .c = gradient,
@@ -183,92 +210,125 @@ absl::StatusOr<KeptInput> LinearGroup::CreateKeptInput(int64_t max_tokens,
   return kept;
 }
 
-const Linear* LinearGroup::FirstFp8(const Pass& pass, GemmPrecision LinearPolicy::*gemm) const {
+const Linear* LinearGroup::First(const Pass& pass, GemmPrecision LinearPolicy::*gemm,
+                                 GemmPrecision precision) const {
   for (const Linear& linear : linears_) {
-    if (IsFp8(linear.policy(pass).*gemm)) return &linear;
+    if (linear.policy(pass).*gemm == precision) return &linear;
   }
   return nullptr;
 }
 
-absl::Status LinearGroup::Forward(const Pass& pass, const ProducedInput& x, const KeptInput& kept,
-                                  std::initializer_list<bfloat16*> y) const {
-  bfloat16* const values = pass.train && kept.values.count() > 0 ? kept.values.data() : x.scratch;
-  RETURN_IF_ERROR(x.write(values));
-  const bool keep = pass.train && FirstFp8(pass, &LinearPolicy::wgrad) != nullptr;
-  return Forward(pass, values,
-                 keep ? kept.transposed.Tensor(inputs(), pass.tokens) : QuantizedTensor(), y);
-}
-
-absl::Status LinearGroup::Forward(const Pass& pass, const bfloat16* x,
-                                  std::initializer_list<bfloat16*> y) const {
-  return Forward(pass, x, QuantizedTensor(), y);
-}
-
-absl::Status LinearGroup::Forward(const Pass& pass, const bfloat16* x,
-                                  const QuantizedTensor& transposed,
-                                  std::initializer_list<bfloat16*> y) const {
-  const Linear* reader = FirstFp8(pass, &LinearPolicy::fprop);
-  Linear::Input input = {.values = x, .quantized = {}};
-  if (reader != nullptr) input.quantized = pass.workspace->row_tiles.Tensor(pass.tokens, inputs());
+TileOutputs LinearGroup::InputTiles(const Pass& pass, const QuantizedTensor& transposed) const {
+  TileOutputs tiles = {.by_rows = {}, .by_columns = transposed};
+  const Linear* reader = First(pass, &LinearPolicy::fprop, GemmPrecision::kFp8);
+  if (reader != nullptr)
+    tiles.by_rows = pass.workspace->tiles.by_rows.Tensor(pass.tokens, inputs());
   if (reader == nullptr && transposed.data != nullptr)
-    reader = FirstFp8(pass, &LinearPolicy::wgrad);
-  if (reader != nullptr) {
-    RETURN_IF_ERROR(pass.backend->Run(kernels::QuantizeTiles{
-        .x = x,
-        .rows = pass.tokens,
-        .columns = inputs(),
-        .by_rows = input.quantized,
-        .by_columns = transposed,
-        .nonfinite = pass.nonfinite->At(reader->module(), NonfiniteKind::kActivation)}));
+    reader = First(pass, &LinearPolicy::wgrad, GemmPrecision::kFp8);
+  if (reader != nullptr)
+    tiles.nonfinite = pass.nonfinite->At(reader->module(), NonfiniteKind::kActivation);
+  return tiles;
+}
+
+absl::Status LinearGroup::Forward(const Pass& pass, const InputProducer& x, const KeptInput& kept,
+                                  std::initializer_list<bfloat16*> y) const {
+  bfloat16* values = nullptr;
+  if (First(pass, &LinearPolicy::fprop, GemmPrecision::kBf16) != nullptr) values = ScratchOf(x);
+  QuantizedTensor transposed = {};
+  if (pass.train) {
+    if (First(pass, &LinearPolicy::wgrad, GemmPrecision::kBf16) != nullptr)
+      values = kept.values.data();
+    if (First(pass, &LinearPolicy::wgrad, GemmPrecision::kFp8) != nullptr)
+      transposed = kept.transposed.Tensor(inputs(), pass.tokens);
   }
+  const TileOutputs tiles = InputTiles(pass, transposed);
+  RETURN_IF_ERROR(pass.backend->Run(Producing(x, values, tiles)));
+  return Multiply(pass, {.values = values, .quantized = tiles.by_rows}, y);
+}
+
+absl::Status LinearGroup::Forward(const Pass& pass, const bfloat16* x,
+                                  std::initializer_list<bfloat16*> y) const {
+  const TileOutputs tiles = InputTiles(pass, QuantizedTensor());
+  RETURN_IF_ERROR(Quantize(pass, x, inputs(), tiles));
+  return Multiply(pass, {.values = x, .quantized = tiles.by_rows}, y);
+}
+
+absl::Status LinearGroup::Multiply(const Pass& pass, const Linear::Input& x,
+                                   std::initializer_list<bfloat16*> y) const {
   CHECK(y.size() == linears_.size());
   for (size_t i = 0; i < linears_.size(); ++i) {
-    RETURN_IF_ERROR(linears_[i].Forward(pass, input, y.begin()[i]));
+    RETURN_IF_ERROR(linears_[i].Forward(pass, x, y.begin()[i]));
   }
   return absl::OkStatus();
 }
 
+Linear::Input LinearGroup::InputOf(const Pass& pass, const KeptInput& kept) const {
+  return {.values = kept.values.data(), .quantized = kept.transposed.Tensor(inputs(), pass.tokens)};
+}
+
 absl::Status LinearGroup::Backward(const Pass& pass, std::initializer_list<const bfloat16*> dy,
                                    const KeptInput& kept, bfloat16* dx) const {
-  return Backward(pass, dy,
-                  Linear::Input{.values = kept.values.data(),
-                                .quantized = kept.transposed.Tensor(inputs(), pass.tokens)},
-                  dx);
+  return Backward(pass, dy, InputOf(pass, kept), dx);
 }
 
 absl::Status LinearGroup::Backward(const Pass& pass, std::initializer_list<const bfloat16*> dy,
                                    const bfloat16* x, bfloat16* dx) const {
-  Linear::Input input = {.values = x, .quantized = {}};
-  if (const Linear* const reader = FirstFp8(pass, &LinearPolicy::wgrad); reader != nullptr) {
-    input.quantized = pass.workspace->input_tiles.Tensor(inputs(), pass.tokens);
-    const bool counted = FirstFp8(pass, &LinearPolicy::fprop) != nullptr;  // in forward
-    RETURN_IF_ERROR(pass.backend->Run(kernels::QuantizeTiles{
-        .x = x,
-        .rows = pass.tokens,
-        .columns = inputs(),
-        .by_rows = {},
-        .by_columns = input.quantized,
-        .nonfinite =
-            counted ? nullptr : pass.nonfinite->At(reader->module(), NonfiniteKind::kActivation)}));
+  TileOutputs tiles = {};
+  if (const Linear* const reader = First(pass, &LinearPolicy::wgrad, GemmPrecision::kFp8)) {
+    tiles.by_columns = pass.workspace->input_tiles.Tensor(inputs(), pass.tokens);
+    const bool counted = First(pass, &LinearPolicy::fprop, GemmPrecision::kFp8) != nullptr;
+    if (!counted)
+      tiles.nonfinite = pass.nonfinite->At(reader->module(), NonfiniteKind::kActivation);
   }
-  return Backward(pass, dy, input, dx);
+  RETURN_IF_ERROR(Quantize(pass, x, inputs(), tiles));
+  return Backward(pass, dy, Linear::Input{.values = x, .quantized = tiles.by_columns}, dx);
 }
 
 absl::Status LinearGroup::Backward(const Pass& pass, std::initializer_list<const bfloat16*> dy,
                                    const Linear::Input& x, bfloat16* dx) const {
   CHECK(dy.size() == linears_.size());
-  if (linears_.size() == 1) {
-    return linears_[0].Backward(pass, *dy.begin(), x,
-                                {.values = dx, .type = ResultType::kBfloat16, .accumulate = false});
-  }
-  float* const sum = pass.workspace->input_gradient.data();
   for (size_t i = 0; i < linears_.size(); ++i) {
-    RETURN_IF_ERROR(
-        linears_[i].Backward(pass, dy.begin()[i], x,
-                             {.values = sum, .type = ResultType::kFloat32, .accumulate = i > 0}));
+    const Linear& linear = linears_[i];
+    const bfloat16* const values = dy.begin()[i];
+    const TileOutputs tiles = linear.GradientTiles(pass, pass.workspace->tiles);
+    RETURN_IF_ERROR(Quantize(pass, values, linear.outputs(), tiles));
+    RETURN_IF_ERROR(linear.Backward(pass, {values, tiles}, x, PartOf(pass, i, dx)));
   }
-  return pass.backend->Run(
-      kernels::CastToBfloat16{.x = sum, .y = dx, .count = pass.tokens * inputs()});
+  return JoinParts(pass, dx);
+}
+
+absl::Status LinearGroup::Backward(const Pass& pass, const kernels::SwigluBackward& dy,
+                                   const KeptInput& kept, bfloat16* dx) const {
+  CHECK(linears_.size() == 2);
+  const Linear& gate = linears_[0];
+  const Linear& up = linears_[1];
+  kernels::SwigluBackwardQuantize fused = {
+      .swiglu = dy,
+      .dgate_tiles = gate.GradientTiles(pass, pass.workspace->tiles),
+      .dup_tiles = up.GradientTiles(pass, pass.workspace->up_tiles)};
+  if (!gate.ReadsGradientValues(pass)) fused.swiglu.dgate = nullptr;
+  if (!up.ReadsGradientValues(pass)) fused.swiglu.dup = nullptr;
+  const bool any_tiles = fused.dgate_tiles.wanted() || fused.dup_tiles.wanted();
+  RETURN_IF_ERROR(pass.backend->Run(any_tiles ? Operation(fused) : Operation(dy)));
+  const Linear::Input x = InputOf(pass, kept);
+  RETURN_IF_ERROR(
+      gate.Backward(pass, {fused.swiglu.dgate, fused.dgate_tiles}, x, PartOf(pass, 0, dx)));
+  RETURN_IF_ERROR(up.Backward(pass, {fused.swiglu.dup, fused.dup_tiles}, x, PartOf(pass, 1, dx)));
+  return JoinParts(pass, dx);
+}
+
+Linear::InputGradient LinearGroup::PartOf(const Pass& pass, size_t i, bfloat16* dx) const {
+  if (linears_.size() == 1)
+    return {.values = dx, .type = ResultType::kBfloat16, .accumulate = false};
+  return {.values = pass.workspace->input_gradient.data(),
+          .type = ResultType::kFloat32,
+          .accumulate = i > 0};
+}
+
+absl::Status LinearGroup::JoinParts(const Pass& pass, bfloat16* dx) const {
+  if (linears_.size() == 1) return absl::OkStatus();
+  return pass.backend->Run(kernels::CastToBfloat16{
+      .x = pass.workspace->input_gradient.data(), .y = dx, .count = pass.tokens * inputs()});
 }
 
 }  // namespace octavo::engine

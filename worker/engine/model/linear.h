@@ -11,9 +11,9 @@
 #include <initializer_list>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "worker/engine/model/weight.h"
 #include "worker/engine/model/workspace.h"
@@ -28,12 +28,10 @@ struct KeptInput {
   QuantizedBuffer transposed;                 // [columns, tokens]
 };
 
-// An input that an operation before the linear layers writes.
-struct ProducedInput {
-  // Writes x [tokens, columns] to its argument.
-  absl::FunctionRef<absl::Status(kernels::bfloat16* x)> write;
-  kernels::bfloat16* scratch;  // takes x where no buffer keeps it
-};
+// The operation whose result y [tokens, columns] is the input. The group that reads it chooses what
+// the operation stores, and fuses it with the quantisation where it can: y as given here is
+// scratch, which takes the BF16 values where the policy reads them and no buffer keeps them.
+using InputProducer = std::variant<kernels::RmsNormForward, kernels::SwigluForward>;
 
 // One linear layer's weight and GEMMs; a part of LinearGroup.
 class Linear {
@@ -47,6 +45,7 @@ class Linear {
 
   int64_t module() const { return weight_.module(); }
   int64_t inputs() const { return weight_.columns(); }
+  int64_t outputs() const { return weight_.rows(); }
   LinearPolicy policy(const Pass& pass) const { return pass.policy->At(module()); }
 
   // Where a gradient with respect to the input goes.
@@ -63,16 +62,25 @@ class Linear {
 
   // `x.quantized`: x in row tiles.
   absl::Status Forward(const Pass& pass, const Input& x, kernels::bfloat16* y) const;
-  // `x.quantized`: x^T in row tiles. `dy` is [tokens, outputs].
-  absl::Status Backward(const Pass& pass, const kernels::bfloat16* dy, const Input& x,
+  // The tiles of dy [tokens, outputs] that Backward reads, in `memory`; none where it reads none.
+  kernels::TileOutputs GradientTiles(const Pass& pass, const TileBuffers& memory) const;
+  // Whether Backward reads the values of dy.
+  bool ReadsGradientValues(const Pass& pass) const;
+
+  struct OutputGradient {
+    const kernels::bfloat16* values;  // [tokens, outputs]
+    kernels::TileOutputs tiles;
+  };
+  // `x.quantized`: x^T in row tiles.
+  absl::Status Backward(const Pass& pass, const OutputGradient& dy, const Input& x,
                         const InputGradient& dx) const;
 
  private:
-  absl::Status InputGradientProduct(const Pass& pass, const Input& dy,
+  absl::Status InputGradientProduct(const Pass& pass, const OutputGradient& dy,
                                     const InputGradient& dx) const;
-  absl::Status WeightGradientProduct(const Pass& pass, const Input& dy, const Input& x) const;
+  absl::Status WeightGradientProduct(const Pass& pass, const OutputGradient& dy,
+                                     const Input& x) const;
   const kernels::bfloat16* bias() const { return bias_ ? bias_->data() : nullptr; }
-  int64_t outputs() const { return weight_.rows(); }
 
   LinearWeight weight_;
   std::optional<Bfloat16Weight> bias_;
@@ -91,13 +99,17 @@ class LinearGroup {
                              const NonfiniteCounters& nonfinite, kernels::Backend* backend);
   absl::StatusOr<KeptInput> CreateKeptInput(int64_t max_tokens, kernels::Backend* backend) const;
 
-  // Lets `x` be written and keeps in `kept` what backward reads. Evaluations keep nothing, so any
-  // layer's buffers serve them. `y`: one result per layer, in the order of Create.
-  absl::Status Forward(const Pass& pass, const ProducedInput& x, const KeptInput& kept,
+  // Runs `x` and keeps in `kept` what backward reads. Evaluations keep nothing, so any layer's
+  // buffers serve them. `y`: one result per layer, in the order of Create.
+  absl::Status Forward(const Pass& pass, const InputProducer& x, const KeptInput& kept,
                        std::initializer_list<kernels::bfloat16*> y) const;
   // dx [tokens, inputs] in BF16, and every dW, from one `dy` per layer.
   absl::Status Backward(const Pass& pass, std::initializer_list<const kernels::bfloat16*> dy,
                         const KeptInput& kept, kernels::bfloat16* dx) const;
+  // The same of two layers whose dy are dgate and dup; runs `dy`, fused with their quantisation
+  // where it can be, and stores of them what is read.
+  absl::Status Backward(const Pass& pass, const kernels::SwigluBackward& dy, const KeptInput& kept,
+                        kernels::bfloat16* dx) const;
 
   // The same for an input whose owner keeps it in BF16 until backward, where x^T is then quantised.
   absl::Status Forward(const Pass& pass, const kernels::bfloat16* x,
@@ -106,13 +118,20 @@ class LinearGroup {
                         const kernels::bfloat16* x, kernels::bfloat16* dx) const;
 
  private:
-  // The first layer with that GEMM in FP8 at this pass; null: none.
-  const Linear* FirstFp8(const Pass& pass, GemmPrecision LinearPolicy::*gemm) const;
-  absl::Status Forward(const Pass& pass, const kernels::bfloat16* x,
-                       const kernels::QuantizedTensor& transposed,
-                       std::initializer_list<kernels::bfloat16*> y) const;
+  // The first layer with that GEMM in that precision at this pass; null: none.
+  const Linear* First(const Pass& pass, GemmPrecision LinearPolicy::*gemm,
+                      GemmPrecision precision) const;
+  // The tiles of x that FProp and, with `transposed`, backward read.
+  kernels::TileOutputs InputTiles(const Pass& pass,
+                                  const kernels::QuantizedTensor& transposed) const;
+  absl::Status Multiply(const Pass& pass, const Linear::Input& x,
+                        std::initializer_list<kernels::bfloat16*> y) const;
+  Linear::Input InputOf(const Pass& pass, const KeptInput& kept) const;
   absl::Status Backward(const Pass& pass, std::initializer_list<const kernels::bfloat16*> dy,
                         const Linear::Input& x, kernels::bfloat16* dx) const;
+  // Where the `i`-th layer's part of dx goes, and what makes dx of the parts.
+  Linear::InputGradient PartOf(const Pass& pass, size_t i, kernels::bfloat16* dx) const;
+  absl::Status JoinParts(const Pass& pass, kernels::bfloat16* dx) const;
   int64_t inputs() const { return linears_.front().inputs(); }
 
   std::vector<Linear> linears_;

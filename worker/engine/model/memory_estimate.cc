@@ -165,8 +165,8 @@ class Estimator {
                     kBfloat16 * HeadRows(N, V) * V + kFloat * N +
                     kFloat * 4 * 2 * 2 * BatchPitch(N) + kFloat * N * model_.head_dim;
     if (run_.fp8) {
-      bytes += TilesBytes(N, widest) + TilesBytes(widest, N) + TilesBytes(Q, N) +
-               kBfloat16 * D * std::max({Q, K, I}) +
+      bytes += TilesBytes(N, widest) + TilesBytes(widest, N) + TilesBytes(N, I) + TilesBytes(I, N) +
+               TilesBytes(Q, N) + kBfloat16 * D * std::max({Q, K, I}) +
                kernels::QuantizedBytes("cpu", LargestWeightSpec(model_));
     }
     return bytes;

@@ -48,18 +48,18 @@ absl::Status MlpBlock::Forward(const Pass& pass, const bfloat16* x, bfloat16* y,
   const Workspace& workspace = *pass.workspace;
   bfloat16* const gate = activations->gate.data();
   bfloat16* const up = activations->up.data();
-  const auto normalise = [&](bfloat16* h) {
-    return norm_.Forward(pass, x, pass.tokens, h, activations->inverse_rms.data());
-  };
-  RETURN_IF_ERROR(gate_up_.Forward(pass,
-                                   {.write = normalise, .scratch = workspace.normalised.data()},
-                                   activations->input, {gate, up}));
-  const auto activate = [&](bfloat16* product) {
-    return pass.backend->Run(kernels::SwigluForward{
-        .gate = gate, .up = up, .y = product, .count = pass.tokens * shape_.intermediate});
-  };
-  RETURN_IF_ERROR(down_.Forward(pass, {.write = activate, .scratch = workspace.activated.data()},
-                                activations->activated, {workspace.branch.data()}));
+  const kernels::RmsNormForward normalise =
+      norm_.Forward(pass, {.x = x,
+                           .y = workspace.normalised.data(),
+                           .inverse_rms = activations->inverse_rms.data(),
+                           .rows = pass.tokens});
+  RETURN_IF_ERROR(gate_up_.Forward(pass, normalise, activations->input, {gate, up}));
+  const kernels::SwigluForward activate = {.gate = gate,
+                                           .up = up,
+                                           .y = workspace.activated.data(),
+                                           .rows = pass.tokens,
+                                           .columns = shape_.intermediate};
+  RETURN_IF_ERROR(down_.Forward(pass, activate, activations->activated, {workspace.branch.data()}));
   return pass.backend->Run(kernels::Add{
       .a = x, .b = workspace.branch.data(), .y = y, .count = pass.tokens * shape_.hidden});
 }
@@ -71,21 +71,21 @@ absl::Status MlpBlock::Backward(const Pass& pass, const bfloat16* x, MlpActivati
   bfloat16* const up = activations->up.data();
   bfloat16* const dactivated = workspace.activated.data();
   RETURN_IF_ERROR(down_.Backward(pass, {dx}, activations->activated, dactivated));
-  RETURN_IF_ERROR(
-      pass.backend->Run(kernels::SwigluBackward{.dy = dactivated,
-                                                .gate = gate,
-                                                .up = up,
-                                                .dgate = gate,
-                                                .dup = up,
-                                                .count = pass.tokens * shape_.intermediate}));
+  const kernels::SwigluBackward activate = {.dy = dactivated,
+                                            .gate = gate,
+                                            .up = up,
+                                            .dgate = gate,
+                                            .dup = up,
+                                            .rows = pass.tokens,
+                                            .columns = shape_.intermediate};
   bfloat16* const dnormalised = workspace.normalised.data();
-  RETURN_IF_ERROR(gate_up_.Backward(pass, {gate, up}, activations->input, dnormalised));
-  return norm_.Backward(pass, {.dy = dnormalised,
-                               .x = x,
-                               .inverse_rms = activations->inverse_rms.data(),
-                               .dx_add = dx,
-                               .dx = dx,
-                               .rows = pass.tokens});
+  RETURN_IF_ERROR(gate_up_.Backward(pass, activate, activations->input, dnormalised));
+  return pass.backend->Run(norm_.Backward(pass, {.dy = dnormalised,
+                                                 .x = x,
+                                                 .inverse_rms = activations->inverse_rms.data(),
+                                                 .dx_add = dx,
+                                                 .dx = dx,
+                                                 .rows = pass.tokens}));
 }
 
 }  // namespace octavo::engine

@@ -15,30 +15,30 @@ absl::StatusOr<Norm> Norm::Create(const std::string& module, const ParameterInde
   return norm;
 }
 
-absl::Status Norm::Forward(const Pass& pass, const kernels::bfloat16* x, int64_t rows,
-                           kernels::bfloat16* y, float* inverse_rms) const {
-  uint64_t* const counter =
-      inverse_rms == nullptr ? nullptr : pass.nonfinite->At(module_, NonfiniteKind::kNormRow);
-  return pass.backend->Run(kernels::RmsNormForward{.x = x,
-                                                   .weight = weight_.data(),
-                                                   .y = y,
-                                                   .inverse_rms = inverse_rms,
-                                                   .rows = rows,
-                                                   .columns = columns_,
-                                                   .epsilon = epsilon_,
-                                                   .nonfinite = counter});
+kernels::RmsNormForward Norm::Forward(const Pass& pass, const ForwardArguments& arguments) const {
+  return {.x = arguments.x,
+          .weight = weight_.data(),
+          .y = arguments.y,
+          .inverse_rms = arguments.inverse_rms,
+          .rows = arguments.rows,
+          .columns = columns_,
+          .epsilon = epsilon_,
+          .nonfinite = arguments.inverse_rms == nullptr
+                           ? nullptr
+                           : pass.nonfinite->At(module_, NonfiniteKind::kNormRow)};
 }
 
-absl::Status Norm::Backward(const Pass& pass, const BackwardArguments& arguments) const {
-  return pass.backend->Run(kernels::RmsNormBackward{.dy = arguments.dy,
-                                                    .x = arguments.x,
-                                                    .weight = weight_.data(),
-                                                    .inverse_rms = arguments.inverse_rms,
-                                                    .dx_add = arguments.dx_add,
-                                                    .dx = arguments.dx,
-                                                    .dweight = pass.gradient + weight_.offset(),
-                                                    .rows = arguments.rows,
-                                                    .columns = columns_});
+kernels::RmsNormBackward Norm::Backward(const Pass& pass,
+                                        const BackwardArguments& arguments) const {
+  return {.dy = arguments.dy,
+          .x = arguments.x,
+          .weight = weight_.data(),
+          .inverse_rms = arguments.inverse_rms,
+          .dx_add = arguments.dx_add,
+          .dx = arguments.dx,
+          .dweight = pass.gradient + weight_.offset(),
+          .rows = arguments.rows,
+          .columns = columns_};
 }
 
 }  // namespace octavo::engine

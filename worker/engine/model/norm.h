@@ -1,4 +1,5 @@
 // RMSNorm with its weight: y = x * rsqrt(mean(x^2) + epsilon) * weight over rows of `columns`.
+// Gives operations, for the caller to run as they are or fused with what follows.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +20,13 @@ class Norm {
     return weight_.Update(master, nonfinite, backend);
   }
 
-  // `inverse_rms` is [rows]; null in evaluation.
-  absl::Status Forward(const Pass& pass, const kernels::bfloat16* x, int64_t rows,
-                       kernels::bfloat16* y, float* inverse_rms) const;
+  struct ForwardArguments {
+    const kernels::bfloat16* x;
+    kernels::bfloat16* y;
+    float* inverse_rms;  // [rows]; null: rows are not watched for overflow
+    int64_t rows;
+  };
+  kernels::RmsNormForward Forward(const Pass& pass, const ForwardArguments& arguments) const;
 
   struct BackwardArguments {
     const kernels::bfloat16* dy;
@@ -31,7 +36,7 @@ class Norm {
     kernels::bfloat16* dx;
     int64_t rows;
   };
-  absl::Status Backward(const Pass& pass, const BackwardArguments& arguments) const;
+  kernels::RmsNormBackward Backward(const Pass& pass, const BackwardArguments& arguments) const;
 
  private:
   int64_t columns_ = 0;

@@ -167,6 +167,10 @@ absl::Status LayeredTransformer::UpdateWeights(const Parameters& parameters, int
 absl::StatusOr<Pass> LayeredTransformer::Begin(const Batch& batch, const PolicyTable& policy,
                                                const NonfiniteCounters& nonfinite) {
   CHECK(master_ != nullptr);  // UpdateWeights comes first
+  if (policy.any_fp8_forward() && !policy_.any_fp8()) {
+    return absl::FailedPreconditionError(
+        "recipe \"bf16\" has no memory for an evaluation in FP8; evaluate under recipe \"fp8\"");
+  }
   RETURN_IF_ERROR(batch_.Upload(batch, backend_));
   Pass pass = {};
   pass.backend = backend_;

@@ -106,9 +106,6 @@ absl::StatusOr<kernels::QuantizedTensor> LinearWeight::Quantized(const float* ma
                                                                  const QuantizedBuffer& scratch,
                                                                  kernels::Backend* backend) const {
   if (fresh_.fp8_weight) return fp8_.Tensor();
-  if (scratch.empty())
-    return absl::FailedPreconditionError(
-        "recipe \"bf16\" has no memory for an evaluation in FP8; evaluate under recipe \"fp8\"");
   const kernels::QuantizedTensor weight = scratch.Tensor(rows_, columns_);
   RETURN_IF_ERROR(backend->Run(kernels::QuantizeBlocks{.x = master + offset_,
                                                        .rows = rows_,

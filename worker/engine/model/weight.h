@@ -59,7 +59,7 @@ class LinearWeight {
   // The copy that Update made, else one of the master weights in `scratch`.
   absl::StatusOr<const kernels::bfloat16*> Bfloat16(const float* master, kernels::bfloat16* scratch,
                                                     kernels::Backend* backend) const;
-  // FAILED_PRECONDITION with an empty scratch buffer, which a BF16 recipe has.
+  // The same in FP8.
   absl::StatusOr<kernels::QuantizedTensor> Quantized(const float* master,
                                                      const QuantizedBuffer& scratch,
                                                      kernels::Backend* backend) const;

@@ -23,7 +23,7 @@ absl::StatusOr<Workspace> Workspace::Create(const ModelShape& shape, const Optio
   ASSIGN_OR_RETURN(workspace.logits, Buffer<bfloat16>::Create(backend, logits));
   ASSIGN_OR_RETURN(workspace.loss, Buffer<float>::Create(backend, N));
   if (options.any_fp8) {
-    ASSIGN_OR_RETURN(workspace.row_tiles,
+    ASSIGN_OR_RETURN(workspace.tiles.by_rows,
                      QuantizedBuffer::Create(TileSpec(N, widest, kernels::Role::kA), backend));
     ASSIGN_OR_RETURN(workspace.weight, Buffer<bfloat16>::Create(backend, D * std::max({Q, K, I})));
     const kernels::QuantizedSpec codes = LargestWeightSpec(shape);
@@ -36,8 +36,12 @@ absl::StatusOr<Workspace> Workspace::Create(const ModelShape& shape, const Optio
   ASSIGN_OR_RETURN(workspace.key_gradient, Buffer<bfloat16>::Create(backend, N * K));
   ASSIGN_OR_RETURN(workspace.value_gradient, Buffer<bfloat16>::Create(backend, N * K));
   if (options.any_fp8) {
-    ASSIGN_OR_RETURN(workspace.gradient_tiles,
+    ASSIGN_OR_RETURN(workspace.tiles.by_columns,
                      QuantizedBuffer::Create(TileSpec(widest, N, kernels::Role::kA), backend));
+    ASSIGN_OR_RETURN(workspace.up_tiles.by_rows,
+                     QuantizedBuffer::Create(TileSpec(N, I, kernels::Role::kA), backend));
+    ASSIGN_OR_RETURN(workspace.up_tiles.by_columns,
+                     QuantizedBuffer::Create(TileSpec(I, N, kernels::Role::kA), backend));
     ASSIGN_OR_RETURN(workspace.input_tiles,
                      QuantizedBuffer::Create(TileSpec(Q, N, kernels::Role::kB), backend));
   }

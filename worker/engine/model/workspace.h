@@ -19,6 +19,12 @@ inline kernels::QuantizedSpec TileSpec(int64_t rows, int64_t columns, kernels::R
   return {.rows = rows, .columns = columns, .tile = kernels::Tile::k1x128, .role = role};
 }
 
+// A matrix in both kinds of tiles.
+struct TileBuffers {
+  QuantizedBuffer by_rows;
+  QuantizedBuffer by_columns;
+};
+
 struct Workspace {
   struct Options {
     int64_t max_tokens;
@@ -29,12 +35,14 @@ struct Workspace {
                                           kernels::Backend* backend);
 
   // Forward; backward reuses the first three for gradients of the same shape.
-  kernels::Buffer<kernels::bfloat16> normalised;  // [N, D] norm's result; its gradient
-  kernels::Buffer<kernels::bfloat16> activated;   // [N, I] SwiGLU's result; its gradient
+  kernels::Buffer<kernels::bfloat16> normalised;  // [N, D] norm's result in BF16; its gradient
+  kernels::Buffer<kernels::bfloat16> activated;   // [N, I] SwiGLU's result in BF16; its gradient
   kernels::Buffer<kernels::bfloat16> branch;      // [N, D] what a block adds; d(loss)/d(residual)
   kernels::Buffer<kernels::bfloat16> logits;      // [HeadRows, V]
   kernels::Buffer<float> loss;                    // [N]
-  QuantizedBuffer row_tiles;                      // [N, max(D, Q, I)] input of FProp, DGrad
+  // [N, max(D, Q, I)] by rows the input of FProp and of DGrad, by columns, in training, the output
+  // gradient of WGrad.
+  TileBuffers tiles;
   // The weight of one linear layer in an evaluation that asks for a form that the step does not.
   kernels::Buffer<kernels::bfloat16> weight;
   QuantizedBuffer weight_codes;
@@ -45,8 +53,8 @@ struct Workspace {
   kernels::Buffer<kernels::bfloat16> query_gradient;  // [N, Q]
   kernels::Buffer<kernels::bfloat16> key_gradient;    // [N, K]
   kernels::Buffer<kernels::bfloat16> value_gradient;  // [N, K]
-  QuantizedBuffer gradient_tiles;  // [max(D, Q, I), N] output gradient, transposed, of WGrad
-  QuantizedBuffer input_tiles;     // [Q, N] o_proj's input, transposed, of WGrad
+  TileBuffers up_tiles;         // [N, I] d(up) beside d(gate), which are made at once
+  QuantizedBuffer input_tiles;  // [Q, N] o_proj's input, transposed, of WGrad
 };
 
 struct Pass {

@@ -347,14 +347,68 @@ TEST(Transformer, CountsEveryValueOnce) {
   model.Train(TwoRows());
   model.backend().Capture(nullptr);
   int quantised = 0, counted = 0;
-  for (const kernels::Operation& operation : program) {
-    const auto* const tiles = std::get_if<kernels::QuantizeTiles>(&operation);
-    if (tiles == nullptr) continue;
+  const auto count = [&](const kernels::TileOutputs& tiles) {
     ++quantised;
-    if (tiles->nonfinite != nullptr) ++counted;
+    if (tiles.nonfinite != nullptr) ++counted;
+  };
+  for (const kernels::Operation& operation : program) {
+    std::visit(kernels::Overloaded{[&](const kernels::QuantizeTiles& op) { count(op.tiles); },
+                                   [&](const kernels::RmsNormQuantize& op) { count(op.tiles); },
+                                   [&](const kernels::SwigluQuantize& op) { count(op.tiles); },
+                                   [&](const kernels::SwigluBackwardQuantize& op) {
+                                     count(op.dgate_tiles);
+                                     count(op.dup_tiles);
+                                   },
+                                   [](const auto&) {}},
+               operation);
   }
   EXPECT_EQ(counted, 2 * (4 + 7));  // of each layer: inputs, output gradients
   EXPECT_EQ(quantised, counted + 2);
+}
+
+// Where every GEMM is FP8, what norms and SwiGLU compute is never stored in BF16; where one of a
+// group reads it, it is.
+TEST(Transformer, QuantisesAsItComputesAndStoresWhatIsRead) {
+  struct Counts {
+    int norms = 0, norm_values = 0, swiglus = 0, swiglu_values = 0, gradients = 0,
+        gradient_values = 0;
+    bool operator==(const Counts&) const = default;
+  };
+  const auto count = [](const RecipeSpec& recipe) {
+    Model model = MakeModel(TinyLlama(), recipe);
+    kernels::Program program;
+    model.backend().Capture(&program);
+    model.Train(TwoRows());
+    model.backend().Capture(nullptr);
+    Counts counts;
+    for (const kernels::Operation& operation : program) {
+      std::visit(kernels::Overloaded{[&](const kernels::RmsNormQuantize& op) {
+                                       ++counts.norms;
+                                       counts.norm_values += op.norm.y != nullptr ? 1 : 0;
+                                     },
+                                     [&](const kernels::SwigluQuantize& op) {
+                                       ++counts.swiglus;
+                                       counts.swiglu_values += op.swiglu.y != nullptr ? 1 : 0;
+                                     },
+                                     [&](const kernels::SwigluBackwardQuantize& op) {
+                                       ++counts.gradients;
+                                       counts.gradient_values += op.swiglu.dgate != nullptr ? 1 : 0;
+                                       counts.gradient_values += op.swiglu.dup != nullptr ? 1 : 0;
+                                     },
+                                     [](const auto&) {}},
+                 operation);
+    }
+    return counts;
+  };
+  EXPECT_EQ(count(Recipe(kBf16)), Counts());
+  EXPECT_EQ(count(Recipe(kFp8)), (Counts{.norms = 4, .swiglus = 2, .gradients = 2}));
+  EXPECT_EQ(count({.precision = kFp8, .keep_bf16 = {"*.0.mlp.up_proj"}}),
+            (Counts{.norms = 4,
+                    .norm_values = 1,
+                    .swiglus = 2,
+                    .swiglu_values = 0,
+                    .gradients = 2,
+                    .gradient_values = 1}));
 }
 
 // attention's result overflows first; whatever follows it is not finite either.
