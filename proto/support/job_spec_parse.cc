@@ -7,10 +7,12 @@
 #include <limits>
 #include <set>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "base/utf8.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/file.h"
 
 namespace octavo::rpc {

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "proto/support/job_state.h"
 #include "server/rpc/checks.h"
 #include "server/rpc/pull_stream.h"

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "octavo/v1/metric.grpc.pb.h"
 #include "server/rpc/job_stream.h"
 #include "server/rpc/services.h"

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/split_mix.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/operations.h"

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace octavo::simulation {
 
 Client::Client(Universe* universe, Coordinator* coordinator, Ledger* ledger, Plan plan)

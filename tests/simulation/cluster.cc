@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
 #include "tests/simulation/invariant.h"
 
 namespace octavo::simulation {

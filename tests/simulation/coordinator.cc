@@ -3,6 +3,8 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace octavo::simulation {
 namespace {
 

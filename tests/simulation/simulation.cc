@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "absl/strings/str_cat.h"
 #include "tests/simulation/cluster.h"
 
 namespace octavo::simulation {

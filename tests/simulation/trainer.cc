@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "tests/simulation/worker.h"
 
 namespace octavo::simulation {

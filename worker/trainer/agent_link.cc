@@ -3,6 +3,7 @@
 #include <grpcpp/grpcpp.h>
 #include <unistd.h>
 
+#include "absl/strings/str_cat.h"
 #include "base/status.h"
 
 namespace octavo::trainer {

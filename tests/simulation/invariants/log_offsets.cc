@@ -2,6 +2,7 @@
 // first.
 #include <map>
 
+#include "absl/strings/str_cat.h"
 #include "tests/simulation/invariant.h"
 
 namespace octavo::simulation {

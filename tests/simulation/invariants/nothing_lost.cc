@@ -1,5 +1,6 @@
 // What was acknowledged is on the disk: looked up whenever the coordinator starts anew, and at the
 // end.
+#include "absl/strings/str_cat.h"
 #include "tests/simulation/invariant.h"
 
 namespace octavo::simulation {

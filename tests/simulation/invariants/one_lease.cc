@@ -2,6 +2,7 @@
 // clocks; and a job has an open attempt exactly while it is RUNNING or CANCELLING.
 #include <map>
 
+#include "absl/strings/str_cat.h"
 #include "tests/simulation/invariant.h"
 
 namespace octavo::simulation {

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "absl/strings/str_cat.h"
 #include "tests/simulation/invariant.h"
 
 namespace octavo::simulation {

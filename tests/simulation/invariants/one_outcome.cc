@@ -1,6 +1,7 @@
 // A request_id made at most one job, and every job was made by a request.
 #include <map>
 
+#include "absl/strings/str_cat.h"
 #include "tests/simulation/invariant.h"
 
 namespace octavo::simulation {

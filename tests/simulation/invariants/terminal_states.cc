@@ -1,6 +1,7 @@
 // A terminal job never changes again, and versions only grow.
 #include <map>
 
+#include "absl/strings/str_cat.h"
 #include "tests/simulation/invariant.h"
 
 namespace octavo::simulation {

@@ -1,4 +1,5 @@
 // Ends of attempts, restarts and their budget, and a coordinator that starts anew in between.
+#include "absl/strings/str_cat.h"
 #include "tests/unit/core/fleet.h"
 
 namespace octavo::core {

@@ -1,4 +1,5 @@
 // Checkpoints, metrics and logs under a lease.
+#include "absl/strings/str_cat.h"
 #include "tests/unit/core/fleet.h"
 
 namespace octavo::core {

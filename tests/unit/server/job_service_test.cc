@@ -6,6 +6,7 @@
 #include <set>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "tests/support/server_coordinator.h"
 #include "tests/support/server_worker.h"
 

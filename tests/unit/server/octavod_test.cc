@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "tests/support/server_process.h"
 #include "tests/support/server_worker.h"
 

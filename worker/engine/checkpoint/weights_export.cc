@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/types/span.h"
 #include "base/status.h"
 #include "base/strict_json.h"
 #include "kernels/numerics/bfloat16.h"

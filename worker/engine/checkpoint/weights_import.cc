@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/types/span.h"
 #include "base/status.h"
 #include "kernels/numerics/bfloat16.h"
 #include "worker/engine/checkpoint/chunks.h"

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "kernels/backend.h"
 #include "worker/engine/checkpoint/safetensors_folder.h"
 #include "worker/engine/parameters.h"

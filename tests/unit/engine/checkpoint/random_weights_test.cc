@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "gtest/gtest.h"
 
 namespace octavo::engine {

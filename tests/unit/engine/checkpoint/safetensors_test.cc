@@ -1,5 +1,6 @@
 #include "worker/engine/checkpoint/safetensors.h"
 
+#include "absl/types/span.h"
 #include "base/status.h"
 #include "gmock/gmock.h"
 #include "tests/support/temporary_folder.h"

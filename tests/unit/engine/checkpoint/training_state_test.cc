@@ -12,6 +12,8 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "gmock/gmock.h"

@@ -3,6 +3,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "absl/types/span.h"
 #include "base/file.h"
 #include "gmock/gmock.h"
 #include "tests/support/temporary_folder.h"
