@@ -11,6 +11,7 @@ absl::Status RunOperation(const RmsNormQuantize& operation) {
   ForPatches(norm.rows, norm.columns, [&](const Place& place) {
     Patch y;
     FillPatch(place, &y, [&](int64_t row, bfloat16* to) {
+      PrefetchBelow(norm.x, norm.columns, place, row);
       Normalise(norm, norm.inverse_rms[row], {row, place.column, place.columns}, to);
     });
     StorePatch(y, place, norm.y, norm.columns);
@@ -24,6 +25,8 @@ absl::Status RunOperation(const SwigluQuantize& operation) {
   ForPatches(swiglu.rows, swiglu.columns, [&](const Place& place) {
     Patch y;
     FillPatch(place, &y, [&](int64_t row, bfloat16* to) {
+      PrefetchBelow(swiglu.gate, swiglu.columns, place, row);
+      PrefetchBelow(swiglu.up, swiglu.columns, place, row);
       Swiglu(swiglu, {row, place.column, place.columns}, to);
     });
     StorePatch(y, place, swiglu.y, swiglu.columns);
@@ -39,9 +42,11 @@ absl::Status RunOperation(const SwigluBackwardQuantize& operation) {
     Patch dup;
     ClearOutside(place, &dgate);
     ClearOutside(place, &dup);
-    for (int row = 0; row < place.rows; ++row) {
-      SwigluGradients(swiglu, {place.row + row, place.column, place.columns}, dgate.x[row],
-                      dup.x[row]);
+    for (int i = 0; i < place.rows; ++i) {
+      const int64_t row = place.row + i;
+      for (const bfloat16* const source : {swiglu.dy, swiglu.gate, swiglu.up})
+        PrefetchBelow(source, swiglu.columns, place, row);
+      SwigluGradients(swiglu, {row, place.column, place.columns}, dgate.x[i], dup.x[i]);
     }
     StorePatch(dgate, place, swiglu.dgate, swiglu.columns);
     StorePatch(dup, place, swiglu.dup, swiglu.columns);

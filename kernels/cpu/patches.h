@@ -43,6 +43,18 @@ inline void ClearOutside(const Place& place, Patch* patch) {
   if (place.rows < kSide || place.columns < kSide) std::memset(patch, 0, sizeof(*patch));
 }
 
+// The rows of a patch lie a row of the matrix apart, which the processor does not foresee: asks for
+// that of some rows below `row`, which will be read soon.
+template <typename T>
+void PrefetchBelow(const T* matrix, int64_t columns, const Place& place, int64_t row) {
+  constexpr int64_t kRowsAhead = 8;
+  constexpr int64_t kLine = 64 / sizeof(T);
+  const int64_t below = row + kRowsAhead;
+  if (below >= place.row + place.rows) return;
+  const T* const part = matrix + below * columns + place.column;
+  for (int64_t c = 0; c < place.columns; c += kLine) __builtin_prefetch(part + c);
+}
+
 // Fills a patch with the part of a matrix that `write_row` gives row by row; it takes the row in
 // the matrix and where place.columns elements of it go.
 template <typename WriteRow>

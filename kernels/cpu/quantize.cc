@@ -115,6 +115,7 @@ absl::Status RunOperation(const QuantizeTiles& operation) {
   ForPatches(operation.rows, operation.columns, [&](const Place& place) {
     Patch patch;
     FillPatch(place, &patch, [&](int64_t row, bfloat16* to) {
+      PrefetchBelow(operation.x, operation.columns, place, row);
       std::copy_n(operation.x + row * operation.columns + place.column, place.columns, to);
     });
     QuantizePatch(operation.tiles, place, patch);
@@ -129,6 +130,7 @@ absl::Status RunOperation(const QuantizeBlocks& operation) {
     Patch patch;
     Workspace work;
     FillPatch(place, &patch, [&](int64_t row, bfloat16* to) {
+      PrefetchBelow(operation.x, operation.columns, place, row);
       RoundRow(operation.x + row * operation.columns + place.column, place.columns, to);
     });
     AddNonfinite(patch, operation.nonfinite);

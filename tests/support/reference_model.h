@@ -182,10 +182,19 @@ class ReferenceModel {
   }
 
   Values Linear(const Values& x, const Values& w, const Values* bias, int64_t inputs) const {
-    Values y = IsFp8(policy_.fprop) ? Multiply(Tiles(x, inputs), Blocks(w, inputs), bias, inputs)
-                                    : Multiply(x, w, bias, inputs);
+    Values y = Product(x, w, bias, inputs);
     Store(&y);
     return y;
+  }
+  // Adds the layer's result to the residual stream, which alone is stored.
+  void AddLinear(const Values& x, const Values& w, int64_t inputs, Values* residual) const {
+    const Values y = Product(x, w, nullptr, inputs);
+    for (size_t e = 0; e < y.size(); ++e) (*residual)[e] += y[e];
+    Store(residual);
+  }
+  Values Product(const Values& x, const Values& w, const Values* bias, int64_t inputs) const {
+    return IsFp8(policy_.fprop) ? Multiply(Tiles(x, inputs), Blocks(w, inputs), bias, inputs)
+                                : Multiply(x, w, bias, inputs);
   }
   // As MultiplyBackward; the caller stores dx when it is complete.
   void LinearBackward(const Values& dy, const Values& x, const Values& w, int64_t inputs,
@@ -360,10 +369,7 @@ class ReferenceModel {
       }
     }
     Store(&layer.attended);
-    const Values o =
-        Linear(layer.attended, W(i, "self_attn.o_proj.weight"), nullptr, s.q_columns());
-    for (size_t e = 0; e < x->size(); ++e) (*x)[e] += o[e];
-    Store(x);
+    AddLinear(layer.attended, W(i, "self_attn.o_proj.weight"), s.q_columns(), x);
   }
 
   void BackwardAttention(int64_t i, Values* dx) {
@@ -452,10 +458,7 @@ class ReferenceModel {
     Store(&layer.activated);
     for (size_t e = 0; e < layer.up.size(); ++e) layer.activated[e] *= layer.up[e];
     Store(&layer.activated);
-    const Values down =
-        Linear(layer.activated, W(i, "mlp.down_proj.weight"), nullptr, s.intermediate);
-    for (size_t e = 0; e < x->size(); ++e) (*x)[e] += down[e];
-    Store(x);
+    AddLinear(layer.activated, W(i, "mlp.down_proj.weight"), s.intermediate, x);
   }
 
   void BackwardMlp(int64_t i, Values* dx) {

@@ -15,7 +15,7 @@ namespace octavo::engine {
 // Grows whenever the engine gives other numbers for the same state and stage than before: another
 // rounding, another order of sums, another way to draw. Then old checkpoints are refused by name
 // instead of going on as a run that never was.
-inline constexpr int64_t kEngineVersion = 2;
+inline constexpr int64_t kEngineVersion = 3;
 
 // What shapes a run, by its path in the stage.
 using Fingerprint = std::map<std::string, std::string>;

@@ -107,6 +107,23 @@ void ExpectEveryLayout(const std::function<absl::Status(const GemmBf16&)>& run,
       EXPECT_TRUE(Share(a_wide, b_wide, Gather(narrow, n, c_gap, 7), op.c_type,
                         {.bias = testing_support::ToDouble(bias), .initial = {}})
                       .Holds("bias"));
+      // The residual lies apart at a pitch of its own, then in c.
+      const std::vector<bfloat16> residual = testing_support::NormalBfloat16(m * n, 4, 9.0f);
+      const Stored residual_stored = Store(residual, m, n, Layout::kNormal, gap);
+      const testing_support::Addends addends = {.bias = testing_support::ToDouble(bias),
+                                                .initial = testing_support::ToDouble(residual)};
+      op.residual = residual_stored.values.data();
+      op.residual_pitch = residual_stored.pitch;
+      ASSERT_TRUE(run(op).ok());
+      EXPECT_TRUE(
+          Share(a_wide, b_wide, Gather(narrow, n, c_gap, 7), op.c_type, addends).Holds("residual"));
+      const std::vector<bfloat16> apart = narrow;
+      narrow = testing_support::Spread(residual, n, n + c_gap, ToBfloat16(7.0f));
+      op.c = narrow.data();
+      op.residual = narrow.data();
+      op.residual_pitch = op.c_pitch;
+      ASSERT_TRUE(run(op).ok());
+      EXPECT_EQ(testing_support::Bits(narrow), testing_support::Bits(apart));
     }
   }
 }

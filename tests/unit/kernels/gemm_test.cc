@@ -345,6 +345,67 @@ TEST(GemmFp8, AccumulatesWhereSomeRowsLeaveTheNormalRange) {
   }
 }
 
+struct ResidualCase {
+  Fp8Operand a;
+  Fp8Operand b;
+  bool bias;
+  bool in_place;
+};
+
+// Nearly the product's opposite, so that little is left of the sum: whoever rounds the product
+// first leaves nothing.
+std::vector<bfloat16> OppositeOfProduct(const Fp8Operand& a, const Fp8Operand& b) {
+  std::vector<bfloat16> result;
+  for (const double value : RunFp8(a, b, ResultType::kFloat32))
+    result.push_back(ToBfloat16(static_cast<float>(-value)));
+  return result;
+}
+
+void ExpectOneRounding(const ResidualCase& c) {
+  Device device;
+  const int64_t m = c.a.value.rows, n = c.b.value.rows, pitch = n + 5;
+  const std::vector<bfloat16> residual = OppositeOfProduct(c.a, c.b);
+  const auto bias = c.bias ? testing_support::NormalBfloat16(n, 3) : std::vector<bfloat16>();
+  auto* const c_place = device.Make<bfloat16>(m * pitch);
+  GemmFp8 op = {.a = Put(&device, c.a, Role::kA),
+                .b = Put(&device, c.b, Role::kB),
+                .bias = c.bias ? device.Put(bias) : nullptr,
+                .c = c_place,
+                .c_type = ResultType::kBfloat16,
+                .accumulate = false,
+                .c_pitch = pitch,
+                .residual = device.Put(residual)};
+  if (c.in_place) {
+    const bfloat16 poison = {0xA5A5};
+    op.c = device.Put(testing_support::Spread(residual, n, pitch, poison));
+    op.residual = static_cast<bfloat16*>(op.c);
+    op.residual_pitch = pitch;
+  }
+  ASSERT_TRUE(device->Run(op).ok());
+  const Addends addends = {.bias = testing_support::ToDouble(bias),
+                           .initial = testing_support::ToDouble(residual)};
+  const auto got = testing_support::ToDouble(
+      testing_support::GetRows(&device, static_cast<bfloat16*>(op.c), m, n, pitch));
+  EXPECT_TRUE(Share(c.a.value, c.b.value, got, op.c_type, addends).Holds("residual"));
+  if (c.bias) return;
+  const std::vector<double> rounded_first(got.size(), 0.0);
+  EXPECT_GT(Share(c.a.value, c.b.value, rounded_first, op.c_type, addends).largest(), 1);
+}
+
+TEST(GemmFp8, AddsAResidualBeforeTheOneRounding) {
+  const auto one_tiny = [](int64_t line, int64_t) { return line == 3 ? -126 : 0; };
+  const Fp8Operand plain = RandomFp8(33, 200, Tile::k1x128, 1, Mild);
+  const Fp8Operand odd = RandomFp8(9, 200, Tile::k1x128, 2, one_tiny);
+  const Fp8Operand blocks = RandomFp8(130, 200, Tile::k128x128, 3, Mild);
+  for (const bool bias : {false, true}) {
+    for (const bool in_place : {false, true}) {
+      ExpectOneRounding({.a = plain, .b = blocks, .bias = bias, .in_place = in_place});
+      ExpectOneRounding({.a = odd, .b = plain, .bias = bias, .in_place = in_place});
+      ExpectOneRounding({.a = plain, .b = odd, .bias = bias, .in_place = in_place});
+    }
+  }
+}
+
 // Rows that are computed apart, since their scales are extreme, keep to the pitch too.
 TEST(GemmFp8, WritesASliceOfAWiderMatrix) {
   const auto one_tiny = [](int64_t line, int64_t) { return line == 3 ? -126 : 0; };
@@ -420,6 +481,16 @@ TEST(GemmFp8, RefusesWhatNoBackendCanDoAndSaysWhy) {
   bad.accumulate = true;
   bad.bias = device.Make<bfloat16>(4);
   EXPECT_THAT(refusal(bad), HasSubstr("accumulate and bias exclude each other"));
+  bad = good;
+  bad.residual = device.Make<bfloat16>(16);
+  EXPECT_THAT(refusal(bad), HasSubstr("residual needs a bfloat16 c; c_type is float32"));
+  bad.c_type = ResultType::kBfloat16;
+  bad.residual_pitch = 3;
+  EXPECT_THAT(refusal(bad), HasSubstr("residual_pitch is 3, must be 0 or at least 4"));
+  bad.c = const_cast<bfloat16*>(bad.residual);
+  bad.residual_pitch = 5;
+  EXPECT_THAT(refusal(bad),
+              HasSubstr("residual is c, but residual_pitch 5 differs from c_pitch 0"));
   bad = good;
   bad.a.spec.rows = 0;
   EXPECT_THAT(refusal(bad), HasSubstr("a is 0 x 128"));

@@ -73,10 +73,7 @@ absl::Status AttentionBlock::Forward(const Pass& pass, const bfloat16* x, bfloat
   RETURN_IF_ERROR(Project(pass, x, activations));
   RETURN_IF_ERROR(Position(pass, activations));
   RETURN_IF_ERROR(Attend(pass, activations));
-  bfloat16* const branch = pass.workspace->branch.data();
-  RETURN_IF_ERROR(o_.Forward(pass, activations->result.data(), {branch}));
-  return pass.backend->Run(
-      kernels::Add{.a = x, .b = branch, .y = y, .count = pass.tokens * shape_.hidden});
+  return o_.Forward(pass, activations->result.data(), {{.y = y, .residual = x}});
 }
 
 absl::Status AttentionBlock::Project(const Pass& pass, const bfloat16* x,
@@ -88,7 +85,7 @@ absl::Status AttentionBlock::Project(const Pass& pass, const bfloat16* x,
                            .rows = pass.tokens});
   bfloat16* const q = (shape_.qk_norm ? activations->q_raw : activations->q).data();
   bfloat16* const k = (shape_.qk_norm ? activations->k_raw : activations->k).data();
-  return qkv_.Forward(pass, normalise, activations->input, {q, k, activations->v.data()});
+  return qkv_.Forward(pass, normalise, activations->input, {{q}, {k}, {activations->v.data()}});
 }
 
 kernels::Rope AttentionBlock::Rotation(const Pass& pass, bfloat16* x, int64_t heads) const {

@@ -113,7 +113,7 @@ absl::StatusOr<std::vector<float>> Head::Logits(const Pass& pass, const Bfloat16
   result.reserve(count * vocabulary_);
   for (int64_t first = 0; first < count; first += chunk_rows_) {
     const int64_t rows = std::min(chunk_rows_, count - first);
-    bfloat16* const gathered = workspace.branch.data();
+    bfloat16* const gathered = workspace.residual_gradient.data();
     for (int64_t row = 0; row < rows; ++row) {
       RETURN_IF_ERROR(pass.backend->Run(kernels::Copy{.to = gathered + row * hidden_,
                                                       .from = x + indices[first + row] * hidden_,

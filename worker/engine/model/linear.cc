@@ -67,16 +67,17 @@ absl::Status Linear::UpdateWeights(const float* master, const PolicyTable& polic
   return bias_ ? bias_->Update(master, nonfinite, backend) : absl::OkStatus();
 }
 
-absl::Status Linear::Forward(const Pass& pass, const Input& x, bfloat16* y) const {
+absl::Status Linear::Forward(const Pass& pass, const Input& x, const LinearOutput& y) const {
   if (IsFp8(policy(pass).fprop)) {
     ASSIGN_OR_RETURN(const QuantizedTensor weight,
                      weight_.Quantized(pass.master, pass.workspace->weight_codes, pass.backend));
     return pass.backend->Run(kernels::GemmFp8{.a = x.quantized,
                                               .b = weight,
                                               .bias = bias(),
-                                              .c = y,
+                                              .c = y.y,
                                               .c_type = ResultType::kBfloat16,
-                                              .accumulate = false});
+                                              .accumulate = false,
+                                              .residual = y.residual});
   }
   ASSIGN_OR_RETURN(const bfloat16* const weight,
                    weight_.Bfloat16(pass.master, pass.workspace->weight.data(), pass.backend));
@@ -88,9 +89,10 @@ absl::Status Linear::Forward(const Pass& pass, const Input& x, bfloat16* y) cons
                                              .n = outputs(),
                                              .k = inputs(),
                                              .bias = bias(),
-                                             .c = y,
+                                             .c = y.y,
                                              .c_type = ResultType::kBfloat16,
-                                             .accumulate = false});
+                                             .accumulate = false,
+                                             .residual = y.residual});
 }
 
 TileOutputs Linear::GradientTiles(const Pass& pass, const TileBuffers& memory) const {
@@ -231,7 +233,7 @@ TileOutputs LinearGroup::InputTiles(const Pass& pass, const QuantizedTensor& tra
 }
 
 absl::Status LinearGroup::Forward(const Pass& pass, const InputProducer& x, const KeptInput& kept,
-                                  std::initializer_list<bfloat16*> y) const {
+                                  std::initializer_list<LinearOutput> y) const {
   bfloat16* values = nullptr;
   if (First(pass, &LinearPolicy::fprop, GemmPrecision::kBf16) != nullptr) values = ScratchOf(x);
   QuantizedTensor transposed = {};
@@ -247,14 +249,14 @@ absl::Status LinearGroup::Forward(const Pass& pass, const InputProducer& x, cons
 }
 
 absl::Status LinearGroup::Forward(const Pass& pass, const bfloat16* x,
-                                  std::initializer_list<bfloat16*> y) const {
+                                  std::initializer_list<LinearOutput> y) const {
   const TileOutputs tiles = InputTiles(pass, QuantizedTensor());
   RETURN_IF_ERROR(Quantize(pass, x, inputs(), tiles));
   return Multiply(pass, {.values = x, .quantized = tiles.by_rows}, y);
 }
 
 absl::Status LinearGroup::Multiply(const Pass& pass, const Linear::Input& x,
-                                   std::initializer_list<bfloat16*> y) const {
+                                   std::initializer_list<LinearOutput> y) const {
   CHECK(y.size() == linears_.size());
   for (size_t i = 0; i < linears_.size(); ++i) {
     RETURN_IF_ERROR(linears_[i].Forward(pass, x, y.begin()[i]));

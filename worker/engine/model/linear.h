@@ -33,6 +33,12 @@ struct KeptInput {
 // scratch, which takes the BF16 values where the policy reads them and no buffer keeps them.
 using InputProducer = std::variant<kernels::RmsNormForward, kernels::SwigluForward>;
 
+// The result of a linear layer.
+struct LinearOutput {
+  kernels::bfloat16* y;                         // [tokens, outputs]
+  const kernels::bfloat16* residual = nullptr;  // added before y is rounded; may be y; null: none
+};
+
 // One linear layer's weight and GEMMs; a part of LinearGroup.
 class Linear {
  public:
@@ -61,7 +67,7 @@ class Linear {
   };
 
   // `x.quantized`: x in row tiles.
-  absl::Status Forward(const Pass& pass, const Input& x, kernels::bfloat16* y) const;
+  absl::Status Forward(const Pass& pass, const Input& x, const LinearOutput& y) const;
   // The tiles of dy [tokens, outputs] that Backward reads, in `memory`; none where it reads none.
   kernels::TileOutputs GradientTiles(const Pass& pass, const TileBuffers& memory) const;
   // Whether Backward reads the values of dy.
@@ -102,7 +108,7 @@ class LinearGroup {
   // Runs `x` and keeps in `kept` what backward reads. Evaluations keep nothing, so any layer's
   // buffers serve them. `y`: one result per layer, in the order of Create.
   absl::Status Forward(const Pass& pass, const InputProducer& x, const KeptInput& kept,
-                       std::initializer_list<kernels::bfloat16*> y) const;
+                       std::initializer_list<LinearOutput> y) const;
   // dx [tokens, inputs] in BF16, and every dW, from one `dy` per layer.
   absl::Status Backward(const Pass& pass, std::initializer_list<const kernels::bfloat16*> dy,
                         const KeptInput& kept, kernels::bfloat16* dx) const;
@@ -113,7 +119,7 @@ class LinearGroup {
 
   // The same for an input whose owner keeps it in BF16 until backward, where x^T is then quantised.
   absl::Status Forward(const Pass& pass, const kernels::bfloat16* x,
-                       std::initializer_list<kernels::bfloat16*> y) const;
+                       std::initializer_list<LinearOutput> y) const;
   absl::Status Backward(const Pass& pass, std::initializer_list<const kernels::bfloat16*> dy,
                         const kernels::bfloat16* x, kernels::bfloat16* dx) const;
 
@@ -125,7 +131,7 @@ class LinearGroup {
   kernels::TileOutputs InputTiles(const Pass& pass,
                                   const kernels::QuantizedTensor& transposed) const;
   absl::Status Multiply(const Pass& pass, const Linear::Input& x,
-                        std::initializer_list<kernels::bfloat16*> y) const;
+                        std::initializer_list<LinearOutput> y) const;
   Linear::Input InputOf(const Pass& pass, const KeptInput& kept) const;
   absl::Status Backward(const Pass& pass, std::initializer_list<const kernels::bfloat16*> dy,
                         const Linear::Input& x, kernels::bfloat16* dx) const;

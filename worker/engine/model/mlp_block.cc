@@ -53,15 +53,13 @@ absl::Status MlpBlock::Forward(const Pass& pass, const bfloat16* x, bfloat16* y,
                            .y = workspace.normalised.data(),
                            .inverse_rms = activations->inverse_rms.data(),
                            .rows = pass.tokens});
-  RETURN_IF_ERROR(gate_up_.Forward(pass, normalise, activations->input, {gate, up}));
+  RETURN_IF_ERROR(gate_up_.Forward(pass, normalise, activations->input, {{gate}, {up}}));
   const kernels::SwigluForward activate = {.gate = gate,
                                            .up = up,
                                            .y = workspace.activated.data(),
                                            .rows = pass.tokens,
                                            .columns = shape_.intermediate};
-  RETURN_IF_ERROR(down_.Forward(pass, activate, activations->activated, {workspace.branch.data()}));
-  return pass.backend->Run(kernels::Add{
-      .a = x, .b = workspace.branch.data(), .y = y, .count = pass.tokens * shape_.hidden});
+  return down_.Forward(pass, activate, activations->activated, {{.y = y, .residual = x}});
 }
 
 absl::Status MlpBlock::Backward(const Pass& pass, const bfloat16* x, MlpActivations* activations,

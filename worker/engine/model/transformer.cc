@@ -249,7 +249,7 @@ absl::Status LayeredTransformer::Train(const Batch& batch, double gradient_scale
   pass.train = true;
   pass.gradient = parameters.gradient();
   RETURN_IF_ERROR(ForwardLayers(pass));
-  bfloat16* const dx = workspace_.branch.data();
+  bfloat16* const dx = workspace_.residual_gradient.data();
   RETURN_IF_ERROR(head_.LossAndGradient(pass, head_weight(), final_input_.data(),
                                         static_cast<float>(gradient_scale), dx));
   RETURN_IF_ERROR(AddLosses(pass, &step_.state()->loss));

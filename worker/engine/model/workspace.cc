@@ -19,7 +19,7 @@ absl::StatusOr<Workspace> Workspace::Create(const ModelShape& shape, const Optio
   Workspace workspace;
   ASSIGN_OR_RETURN(workspace.normalised, Buffer<bfloat16>::Create(backend, N * D));
   ASSIGN_OR_RETURN(workspace.activated, Buffer<bfloat16>::Create(backend, N * I));
-  ASSIGN_OR_RETURN(workspace.branch, Buffer<bfloat16>::Create(backend, N * D));
+  ASSIGN_OR_RETURN(workspace.residual_gradient, Buffer<bfloat16>::Create(backend, N * D));
   ASSIGN_OR_RETURN(workspace.logits, Buffer<bfloat16>::Create(backend, logits));
   ASSIGN_OR_RETURN(workspace.loss, Buffer<float>::Create(backend, N));
   if (options.any_fp8) {

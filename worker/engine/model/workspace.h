@@ -34,12 +34,13 @@ struct Workspace {
   static absl::StatusOr<Workspace> Create(const ModelShape& shape, const Options& options,
                                           kernels::Backend* backend);
 
-  // Forward; backward reuses the first three for gradients of the same shape.
+  // Forward; backward reuses the first two for gradients of the same shape.
   kernels::Buffer<kernels::bfloat16> normalised;  // [N, D] norm's result in BF16; its gradient
   kernels::Buffer<kernels::bfloat16> activated;   // [N, I] SwiGLU's result in BF16; its gradient
-  kernels::Buffer<kernels::bfloat16> branch;      // [N, D] what a block adds; d(loss)/d(residual)
-  kernels::Buffer<kernels::bfloat16> logits;      // [HeadRows, V]
-  kernels::Buffer<float> loss;                    // [N]
+  // [N, D] d(loss)/d(residual stream); without a backward, the rows whose logits are asked for.
+  kernels::Buffer<kernels::bfloat16> residual_gradient;
+  kernels::Buffer<kernels::bfloat16> logits;  // [HeadRows, V]
+  kernels::Buffer<float> loss;                // [N]
   // [N, max(D, Q, I)] by rows the input of FProp and of DGrad, by columns, in training, the output
   // gradient of WGrad.
   TileBuffers tiles;
