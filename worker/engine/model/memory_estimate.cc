@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -24,31 +25,6 @@ constexpr int64_t kBfloat16 = 2;
 // Code, libraries, their thread pools, generated kernels and packed operands: 41 MB measured around
 // SmolLM2-135M with two threads, and what a trainer's connections and tokenizer add.
 constexpr int64_t kProgramBytes = 96 << 20;
-
-int64_t QuantizedBytes(Tile tile, int64_t rows, int64_t columns) {
-  return kernels::QuantizedBytes(
-      "cpu", {.rows = rows, .columns = columns, .tile = tile, .role = kernels::Role::kB});
-}
-
-int64_t TilesBytes(int64_t rows, int64_t columns) {
-  return QuantizedBytes(Tile::k1x128, rows, columns);
-}
-
-int64_t BlocksBytes(int64_t rows, int64_t columns) {
-  return QuantizedBytes(Tile::k128x128, rows, columns);
-}
-
-int64_t WeightBytes(const LinearForms& forms, int64_t rows, int64_t columns) {
-  return (forms.bf16_weight ? kBfloat16 * rows * columns : 0) +
-         (forms.fp8_weight ? BlocksBytes(rows, columns) : 0) +
-         (forms.fp8_transposed_weight ? BlocksBytes(columns, rows) : 0);
-}
-
-// Of an input that layers with these forms share.
-int64_t InputBytes(const LinearForms& forms, int64_t columns, int64_t tokens) {
-  return (forms.bf16_input ? kBfloat16 * tokens * columns : 0) +
-         (forms.fp8_input ? TilesBytes(columns, tokens) : 0);
-}
 
 LinearForms Union(std::initializer_list<LinearForms> all) {
   LinearForms forms;
@@ -76,8 +52,8 @@ kernels::LargestProducts ProductsOf(int64_t N, int64_t outputs, int64_t inputs) 
 
 class Estimator {
  public:
-  Estimator(const ModelShape& model, const RunShape& run)
-      : model_(model), run_(run), tokens_(run.micro_batch * run.sequence) {}
+  Estimator(const ModelShape& model, const RunShape& run, const std::string& backend)
+      : model_(model), run_(run), backend_(backend), tokens_(run.micro_batch * run.sequence) {}
 
   MemoryEstimate Sum() const {
     const int64_t elements = CountParameters(model_).elements;
@@ -93,6 +69,30 @@ class Estimator {
   }
 
  private:
+  // Each backend lays quantised matrices out in its own way.
+  int64_t QuantizedBytes(Tile tile, int64_t rows, int64_t columns) const {
+    return kernels::QuantizedBytes(
+        backend_, {.rows = rows, .columns = columns, .tile = tile, .role = kernels::Role::kB});
+  }
+  int64_t TilesBytes(int64_t rows, int64_t columns) const {
+    return QuantizedBytes(Tile::k1x128, rows, columns);
+  }
+  int64_t BlocksBytes(int64_t rows, int64_t columns) const {
+    return QuantizedBytes(Tile::k128x128, rows, columns);
+  }
+
+  int64_t WeightBytes(const LinearForms& forms, int64_t rows, int64_t columns) const {
+    return (forms.bf16_weight ? kBfloat16 * rows * columns : 0) +
+           (forms.fp8_weight ? BlocksBytes(rows, columns) : 0) +
+           (forms.fp8_transposed_weight ? BlocksBytes(columns, rows) : 0);
+  }
+
+  // Of an input that layers with these forms share.
+  int64_t InputBytes(const LinearForms& forms, int64_t columns, int64_t tokens) const {
+    return (forms.bf16_input ? kBfloat16 * tokens * columns : 0) +
+           (forms.fp8_input ? TilesBytes(columns, tokens) : 0);
+  }
+
   int64_t LinearParameters() const {
     return model_.layers * (2 * model_.hidden * (model_.q_columns() + model_.kv_columns()) +
                             3 * model_.hidden * model_.intermediate);
@@ -167,7 +167,7 @@ class Estimator {
     if (run_.fp8) {
       bytes += TilesBytes(N, widest) + TilesBytes(widest, N) + TilesBytes(N, I) + TilesBytes(I, N) +
                TilesBytes(Q, N) + kBfloat16 * D * std::max({Q, K, I}) +
-               kernels::QuantizedBytes("cpu", LargestWeightSpec(model_));
+               kernels::QuantizedBytes(backend_, LargestWeightSpec(model_));
     }
     return bytes;
   }
@@ -181,6 +181,7 @@ class Estimator {
 
   const ModelShape& model_;
   const RunShape& run_;
+  const std::string& backend_;  // OpenBackend's name
   const int64_t tokens_;
 };
 
@@ -207,7 +208,7 @@ kernels::LargestOperations LargestOperationsOf(const ModelShape& model, const Ru
 }
 
 MemoryEstimate EstimateMemory(const ModelShape& model, const RunShape& run, const Place& place) {
-  MemoryEstimate estimate = Estimator(model, run).Sum();
+  MemoryEstimate estimate = Estimator(model, run, place.backend).Sum();
   estimate.backend =
       kernels::WorkspaceBytes(place.backend, LargestOperationsOf(model, run), place.machine);
   return estimate;

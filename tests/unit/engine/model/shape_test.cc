@@ -152,6 +152,25 @@ TEST(EstimateMemory, HoldsNoBf16CopyOfFp8Weights) {
   EXPECT_LT(fp8.activations, bf16.activations);
 }
 
+// The layout that cuBLASLt reads: rows and columns up to 16, codes up to 256 bytes, rows of block
+// scales up to 4.
+TEST(EstimateMemory, CountsMatricesAsTheirBackendLaysThemOut) {
+  const ModelShape& shape = kPublished[4].shape;
+  const RunShape run = {.micro_batch = 1, .sequence = 512, .fp8 = true};
+  const auto up = [](int64_t value, int64_t multiple) {
+    return (value + multiple - 1) / multiple * multiple;
+  };
+  const auto both = [&](int64_t rows, int64_t columns) {
+    const int64_t codes = up(up(rows, 16) * up(columns, 16), 256);
+    const int64_t down = up(rows, 128) / 128, across = up(columns, 128) / 128;
+    return 2 * codes + 4 * (down * up(across, 4) + across * up(down, 4));
+  };
+  const int64_t linear = 30 * (2 * both(576, 576) + 2 * both(192, 576) + 3 * both(1536, 576));
+  const int64_t other = 2 * (49152 * 576 + 61 * 576);
+  EXPECT_EQ(EstimateMemory(shape, run, {.backend = "cuda", .machine = {}}).weights, linear + other);
+  EXPECT_NE(EstimateMemory(shape, run, kPlace).weights, linear + other);
+}
+
 TEST(EstimateMemory, LiesBetweenBothPrecisionsWhenThePolicyMixesThem) {
   const ModelShape& shape = kPublished[4].shape;
   const RunShape fp8 = {.micro_batch = 2, .sequence = 256, .fp8 = true};
