@@ -46,6 +46,11 @@ class Watcher {
 
 template <typename Json>
 absl::StatusOr<Json> Parse(absl::string_view text, const std::string& path, size_t most_keys) {
+  // The parser takes a zero byte for the end of the text, which no JSON may hold anywhere.
+  if (const size_t zero = text.find('\0'); zero != text.npos) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": not valid JSON at its byte ", zero + 1, ", a zero byte"));
+  }
   Watcher watcher(most_keys);
   Json parsed;
   try {

@@ -48,6 +48,13 @@ TEST(StrictJson, NamesTheByteThatIsNotJson) {
   EXPECT_THAT(ErrorOf(R"({} {})"), HasSubstr("not valid JSON"));
 }
 
+TEST(StrictJson, RefusesAZeroByteAndWhatStandsBehindIt) {
+  const std::string zero(1, '\0');
+  EXPECT_THAT(ErrorOf(R"({"a": 1})" + zero + "{}"), HasSubstr("not valid JSON at its byte 9"));
+  EXPECT_THAT(ErrorOf(R"({"a": 1})" + zero), HasSubstr("a zero byte"));
+  EXPECT_THAT(ErrorOf(R"({"a)" + zero + R"(": 1})"), HasSubstr("at its byte 4"));
+}
+
 TEST(StrictJson, RefusesWhatIsNoObject) {
   for (const char* text : {"[]", "1", "\"{}\"", "null", "true"}) {
     EXPECT_THAT(ErrorOf(text), HasSubstr("not a JSON object")) << text;

@@ -9,6 +9,7 @@
 #include "absl/strings/strip.h"
 #include "base/file.h"
 #include "base/status.h"
+#include "base/strict_json.h"
 
 namespace octavo::engine {
 namespace {
@@ -25,8 +26,7 @@ std::vector<int32_t> EncodePrompt(const std::string& prompt, const Tokenizer& to
 
 absl::Status AddRow(absl::string_view line, const EvaluationSpec& spec, const Tokenizer& tokenizer,
                     int64_t most_tokens, ExactMatchSet* set) {
-  const nlohmann::json row = nlohmann::json::parse(line.begin(), line.end(), nullptr, false);
-  if (!row.is_object()) return absl::InvalidArgumentError("not a JSON object");
+  ASSIGN_OR_RETURN(const nlohmann::json row, ParseStrictJson(line, "the row"));
   for (const char* key : {"prompt", "answer"}) {
     if (!row.contains(key) || !row[key].is_string()) {
       return absl::InvalidArgumentError(
