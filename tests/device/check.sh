@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# On a machine with an H100 or H200: builds the CUDA plug-in and compares it with the CPU backend. Takes a few minutes; writes
+# On a machine with an H100 or H200: builds the CUDA plug-in and compares it with float64. Takes a few minutes; writes
 # device.json to $OUT (default: build/device).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
