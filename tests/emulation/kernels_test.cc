@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -247,6 +248,41 @@ TEST_P(Emulated, RmsNormStaysWithinItsBoundOfFloat64) {
   }
   EXPECT_LE(share, 1) << "share of the bound that was used";
   EXPECT_GT(share, 0.05) << "a bound this slack would prove nothing";
+}
+
+// Rows of four kinds in turn: sound, a sum of squares beyond float32, a NaN, and zeros without an
+// epsilon, whose r is infinite.
+TEST_P(Emulated, RmsNormCountsTheRowsThatItCannotNormaliseAsTheCpuDoes) {
+  Numbers numbers(5);
+  std::vector<bfloat16> x = numbers.Bfloat16(rows_ * columns_);
+  uint64_t unusable = 0;
+  for (int64_t r = 0; r < rows_; ++r) {
+    bfloat16* const row = &x[r * columns_];
+    row[0] = ToBfloat16(1);
+    if (r % 4 == 1) row[columns_ - 1] = ToBfloat16(1e20f);
+    if (r % 4 == 2) row[columns_ / 2] = ToBfloat16(std::numeric_limits<float>::quiet_NaN());
+    if (r % 4 == 3) std::fill(row, row + columns_, ToBfloat16(0));
+    if (r % 4 != 0) ++unusable;
+  }
+  const std::vector<bfloat16> weight = numbers.Bfloat16(columns_);
+  std::vector<bfloat16> y(x.size());
+  std::vector<float> inverse_rms(rows_);
+  uint64_t on_cuda = 5, on_cpu = 5;
+  RmsNormForward op = {.x = x.data(),
+                       .weight = weight.data(),
+                       .y = y.data(),
+                       .inverse_rms = inverse_rms.data(),
+                       .rows = rows_,
+                       .columns = columns_,
+                       .epsilon = 0,
+                       .nonfinite = &on_cuda};
+  ASSERT_EQ(Enqueue(op, nullptr), kSuccess) << simt::TakeError();
+  op.nonfinite = &on_cpu;
+  RunOnCpu(op);
+  EXPECT_EQ(on_cuda, 5 + unusable);
+  EXPECT_EQ(on_cpu, 5 + unusable);
+  op.nonfinite = nullptr;
+  EXPECT_EQ(Enqueue(op, nullptr), kSuccess) << simt::TakeError();
 }
 
 // Gradients in float64 from the same BF16 inputs; one rounding of dx, float32 sums.
