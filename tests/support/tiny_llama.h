@@ -57,4 +57,23 @@ inline double WorstError(const ValueMap& gradients, const ValueMap& expected) {
   return worst;
 }
 
+// How far `gradients` lie from `own` on the way to `other`: 0 at `own`, 1 at `other`; each
+// parameter is measured by the norm of its own. Errors that have nothing to do with the way average
+// out over all numbers, where a distance adds them up: so this tells close neighbours apart.
+inline double ShareOfTheWay(const ValueMap& gradients, const ValueMap& own, const ValueMap& other) {
+  double along = 0, way = 0;
+  for (const auto& [name, values] : own) {
+    const Values &at = gradients.at(name), &end = other.at(name);
+    double squares = 0, products = 0, lengths = 0;
+    for (size_t i = 0; i < values.size(); ++i) {
+      squares += values[i] * values[i];
+      products += (at[i] - values[i]) * (end[i] - values[i]);
+      lengths += (end[i] - values[i]) * (end[i] - values[i]);
+    }
+    along += products / squares;
+    way += lengths / squares;
+  }
+  return along / way;
+}
+
 }  // namespace octavo::testing_support

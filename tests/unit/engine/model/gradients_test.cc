@@ -1,15 +1,22 @@
 // Gradients of every family against float64.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 #include "gtest/gtest.h"
 #include "tests/support/tiny_llama.h"
 
 namespace octavo::engine {
 namespace {
 
+using testing_support::Document;
 using testing_support::kBf16;
 using testing_support::kBothPrecisions;
 using testing_support::kFp8;
 using testing_support::MakeModel;
 using testing_support::Model;
+using testing_support::Pack;
+using testing_support::RandomDocument;
 using testing_support::RandomWeights;
 using testing_support::Recipe;
 using testing_support::ReferenceGradients;
@@ -91,6 +98,57 @@ TEST(Gradients, AreThoseOfTheRecipe) {
                 fp8 ? kOtherSumsInFp8 : kOtherSumsInBf16)
           << family.name;
       EXPECT_GT(WorstError(gradients, fp8 ? of_bf16 : of_fp8), kOtherRecipe) << family.name;
+    }
+  }
+}
+
+// Tiles of 128 tokens take no notice of rows: in 3 rows of 50 the second begins inside the third
+// row, in 3 rows of 100 each mixes the end of a row with the start of the next.
+TEST(Gradients, AreThoseOfTheRecipeWhereTilesOfTokensCrossRows) {
+  constexpr auto kRecipe = ReferenceModel::Arithmetic::kFp8;
+  for (const auto& [rows, sequence] : {std::pair(3, 50), std::pair(2, 100), std::pair(3, 100)}) {
+    SCOPED_TRACE(::testing::Message() << rows << " rows of " << sequence);
+    std::vector<std::vector<Document>> documents;
+    for (int row = 0; row < rows; ++row)
+      documents.push_back({RandomDocument(sequence, 96, static_cast<uint32_t>(row) + 1)});
+    const Batch batch = Pack(documents);
+    Model model = MakeModel(TinyLlama(), Recipe(kFp8), batch.tokens());
+    model.Train(batch);
+    const ValueMap gradients = model.Gradients();
+    EXPECT_LT(WorstError(gradients, ReferenceGradients(TinyLlama(), batch, kRecipe)),
+              kOtherSumsInFp8);
+    Batch without_last_tile = batch;  // what a lost tile would leave
+    std::fill(without_last_tile.targets.begin() + batch.tokens() / 128 * 128,
+              without_last_tile.targets.end(), kMasked);
+    EXPECT_GT(WorstError(gradients, ReferenceGradients(TinyLlama(), without_last_tile, kRecipe)),
+              kOtherRecipe);
+  }
+}
+
+// Threads share out rows, heads and blocks and sum in an order of the shape's; a product alone may
+// be cut otherwise (kernels/README.md), which is a sum in another order.
+TEST(Gradients, OnSeveralThreadsAreThoseOfOne) {
+  ModelConfig config = TinyLlama();
+  config.shape.heads = 8;
+  config.shape.head_dim = 16;
+  const Batch batch =
+      Pack({{RandomDocument(90, 96, 1), RandomDocument(110, 96, 2)}, {RandomDocument(200, 96, 3)}});
+  for (const RecipeSpec::Precision precision : kBothPrecisions) {
+    ValueMap of_one;
+    double loss_of_one = 0;
+    for (const int threads : {1, 2, 3, 7}) {
+      Model model({.config = config, .recipe = Recipe(precision), .max_tokens = 400},
+                  RandomWeights(config.shape, 7),
+                  *kernels::OpenBackend("cpu", {.memory_bytes = 0, .threads = threads}));
+      const double loss = model.Train(batch).sum;
+      if (threads == 1) {
+        of_one = model.Gradients();
+        loss_of_one = loss;
+      }
+      EXPECT_NEAR(loss, loss_of_one, 2e-3 * loss_of_one) << threads;
+      EXPECT_LT(WorstError(model.Gradients(), of_one),
+                precision == kFp8 ? kOtherSumsInFp8 : kOtherSumsInBf16)
+          << threads;
     }
   }
 }

@@ -1,5 +1,7 @@
 // Policies that mix precisions over layers, GEMMs and steps: gradients against an emulation in
 // float64, counts, evaluations and memory.
+#include <cmath>
+
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "tests/support/tiny_llama.h"
@@ -20,6 +22,7 @@ using testing_support::Recipe;
 using testing_support::ReferenceGradients;
 using testing_support::ReferenceModel;
 using testing_support::RelativeError;
+using testing_support::ShareOfTheWay;
 using testing_support::TinyLlama;
 using testing_support::TwoRows;
 using testing_support::ValueMap;
@@ -28,6 +31,9 @@ using testing_support::ValueMap;
 // fall to the other side here and there: a code in E4M3 by 2^-3 of it, in E5M2 by 2^-2, in both
 // layers. Seen: a mean over the parameters of 0 to 0.057, the largest with E5M2 gradients.
 constexpr double kOtherSums = 0.08;
+// Of the way to another policy's emulation. Seen: up to 0.25, between two policies whose gradients
+// both go through E5M2; half the way would be as near to either.
+constexpr double kOffTheStart = 0.4;
 
 double MeanError(const ValueMap& gradients, const ValueMap& expected) {
   double sum = 0;
@@ -63,8 +69,8 @@ RecipeSpec RecipeOf(const LinearPolicy& policy) {
                .gradient = policy.gradient});
 }
 
-// Of all emulations the policy's own is the nearest: one GEMM in the other precision, or gradients
-// in the other format, lie further away than sums in another order bring any policy.
+// One GEMM in the other precision, or gradients in the other format, are another emulation: the
+// whole way from the policy's own, of which the engine's sums in float32 lie near the start.
 TEST(Policies, GradientsOfEachAreThoseOfItsEmulationAndOfNoOther) {
   const std::vector<LinearPolicy> policies = MixedPolicies();
   std::vector<ValueMap> emulated;
@@ -80,7 +86,8 @@ TEST(Policies, GradientsOfEachAreThoseOfItsEmulationAndOfNoOther) {
     EXPECT_LT(own, kOtherSums) << i;
     for (size_t other = 0; other < policies.size(); ++other) {
       if (other == i) continue;
-      EXPECT_GT(MeanError(gradients, emulated[other]), own) << i << " is as near to " << other;
+      EXPECT_LT(std::fabs(ShareOfTheWay(gradients, emulated[i], emulated[other])), kOffTheStart)
+          << i << " goes towards " << other;
     }
   }
 }

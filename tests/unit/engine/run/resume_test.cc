@@ -119,8 +119,6 @@ TEST(SavedTwice, GivesEqualFiles) {
   EXPECT_EQ(*first, Sha256Of(*ReadFile(run.folder.At("a/manifest.json"), 1 << 20)));
 }
 
-// What is wrong is said by name.
-// FP32 sums are cut by shape and not by thread, so even the bits are the same.
 TEST(ResumeOnOtherThreads, GivesTheSameLossesWithinRounding) {
   TinyRun run;
   auto straight = run.Prepare();
@@ -143,6 +141,7 @@ TEST(ResumeOnOtherThreads, GivesTheSameLossesWithinRounding) {
   }
 }
 
+// What is wrong is said by name.
 class ChangedRun : public ::testing::Test {
  protected:
   void SetUp() override {
