@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/cpu/operations.h"
+#include "kernels/cpu/rope_inl.h"
 #include "kernels/cpu/rows.h"
 #include "kernels/cpu/vectors_inl.h"
 
@@ -33,6 +34,33 @@ void NormalisePart(const RmsNormForward& op, float inverse_rms, const RowPart& p
     const int64_t width = part.columns - c;
     const Floats normalised = RoundToBfloat16(LoadUpTo(x + c, width) * Splat(inverse_rms));
     StoreUpTo(y + c, normalised * LoadUpTo(weight + c, width), width);
+  }
+}
+
+void ForwardRow(const RmsNormForward& op, int64_t row) {
+  const float inverse_rms = InverseRmsOfRow(op, row);
+  NormalisePart(op, inverse_rms, {row, 0, op.columns}, op.y + row * op.columns);
+  if (op.inverse_rms != nullptr) op.inverse_rms[row] = inverse_rms;
+}
+
+// All heads of one token.
+void HeadNormRopeToken(const HeadNormRope& op, int64_t token) {
+  const RmsNormForward& norm = op.norm;
+  for (int64_t head = 0; head < op.rope.heads; ++head) {
+    const int64_t row = token * op.rope.heads + head;
+    const float inverse_rms = InverseRmsOfRow(norm, row);
+    bfloat16* const y = HeadOf(op.rope, token, head);
+    NormalisePart(norm, inverse_rms, {row, 0, norm.columns}, y);
+    RotateHead(op.rope, token, y, y);
+    if (norm.inverse_rms != nullptr) norm.inverse_rms[row] = inverse_rms;
+  }
+}
+
+// Rows [first, end) of the heads of all tokens, without gaps to `to`.
+void RotateRows(const Rope& rope, int64_t first, int64_t end, bfloat16* to) {
+  for (int64_t row = first; row < end; ++row, to += rope.head_dim) {
+    const int64_t token = row / rope.heads;
+    RotateHead(rope, token, HeadOf(rope, token, row % rope.heads), to);
   }
 }
 
@@ -91,6 +119,9 @@ namespace {
 
 HWY_EXPORT(InverseRmsOfRow);
 HWY_EXPORT(NormalisePart);
+HWY_EXPORT(ForwardRow);
+HWY_EXPORT(HeadNormRopeToken);
+HWY_EXPORT(RotateRows);
 HWY_EXPORT(BackwardBand);
 
 void CountUnusableRows(const RmsNormForward& norm) {
@@ -121,13 +152,10 @@ void BackwardInBands(const RmsNormBackward& op, const GradientOf& gradient_of) {
 
 }  // namespace
 
-float InverseRms(const RmsNormForward& norm, int64_t row) {
-  return HWY_DYNAMIC_DISPATCH(InverseRmsOfRow)(norm, row);
-}
-
 void InverseRmsOfRows(const RmsNormForward& norm) {
 #pragma omp parallel for schedule(static)
-  for (int64_t row = 0; row < norm.rows; ++row) norm.inverse_rms[row] = InverseRms(norm, row);
+  for (int64_t row = 0; row < norm.rows; ++row)
+    norm.inverse_rms[row] = HWY_DYNAMIC_DISPATCH(InverseRmsOfRow)(norm, row);
   CountUnusableRows(norm);
 }
 
@@ -137,31 +165,17 @@ void Normalise(const RmsNormForward& norm, float inverse_rms, const RowPart& par
 
 absl::Status RunOperation(const RmsNormForward& operation) {
 #pragma omp parallel for schedule(static)
-  for (int64_t row = 0; row < operation.rows; ++row) {
-    const float inverse_rms = InverseRms(operation, row);
-    Normalise(operation, inverse_rms, {row, 0, operation.columns},
-              operation.y + row * operation.columns);
-    if (operation.inverse_rms != nullptr) operation.inverse_rms[row] = inverse_rms;
-  }
+  for (int64_t row = 0; row < operation.rows; ++row)
+    HWY_DYNAMIC_DISPATCH(ForwardRow)(operation, row);
   CountUnusableRows(operation);
   return absl::OkStatus();
 }
 
 absl::Status RunOperation(const HeadNormRope& operation) {
-  const RmsNormForward& norm = operation.norm;
-  const Rope& rope = operation.rope;
 #pragma omp parallel for schedule(static)
-  for (int64_t token = 0; token < rope.tokens; ++token) {
-    for (int64_t head = 0; head < rope.heads; ++head) {
-      const int64_t row = token * rope.heads + head;
-      bfloat16* const y = HeadOf(rope, token, head);
-      const float inverse_rms = InverseRms(norm, row);
-      Normalise(norm, inverse_rms, {row, 0, norm.columns}, y);
-      Rotate(rope, token, y, y);
-      if (norm.inverse_rms != nullptr) norm.inverse_rms[row] = inverse_rms;
-    }
-  }
-  CountUnusableRows(norm);
+  for (int64_t token = 0; token < operation.rope.tokens; ++token)
+    HWY_DYNAMIC_DISPATCH(HeadNormRopeToken)(operation, token);
+  CountUnusableRows(operation.norm);
   return absl::OkStatus();
 }
 
@@ -173,16 +187,10 @@ absl::Status RunOperation(const RmsNormBackward& operation) {
 }
 
 absl::Status RunOperation(const HeadNormRopeBackward& operation) {
-  const Rope& rope = operation.rope;
-  const RmsNormBackward& norm = operation.norm;
-  const int64_t columns = norm.columns;
-  BackwardInBands(norm, [&](int64_t first, int64_t end, std::vector<bfloat16>* rotated) {
+  const int64_t columns = operation.norm.columns;
+  BackwardInBands(operation.norm, [&](int64_t first, int64_t end, std::vector<bfloat16>* rotated) {
     rotated->resize(static_cast<size_t>(kRowChunk * columns));
-    for (int64_t row = first; row < end; ++row) {
-      const int64_t token = row / rope.heads;
-      Rotate(rope, token, HeadOf(rope, token, row % rope.heads),
-             rotated->data() + (row - first) * columns);
-    }
+    HWY_DYNAMIC_DISPATCH(RotateRows)(operation.rope, first, end, rotated->data());
     return static_cast<const bfloat16*>(rotated->data());
   });
   return absl::OkStatus();
