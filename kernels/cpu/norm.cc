@@ -11,6 +11,7 @@
 #include "kernels/cpu/rope_inl.h"
 #include "kernels/cpu/rows.h"
 #include "kernels/cpu/vectors_inl.h"
+#include "kernels/numerics/tile.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace octavo::kernels::cpu {
@@ -43,24 +44,31 @@ void ForwardRow(const RmsNormForward& op, int64_t row) {
   if (op.inverse_rms != nullptr) op.inverse_rms[row] = inverse_rms;
 }
 
-// All heads of one token.
+// All heads of one token; they are normalised before the first is rotated, since a row that is read
+// right after it was written waits for itself.
 void HeadNormRopeToken(const HeadNormRope& op, int64_t token) {
   const RmsNormForward& norm = op.norm;
   for (int64_t head = 0; head < op.rope.heads; ++head) {
     const int64_t row = token * op.rope.heads + head;
     const float inverse_rms = InverseRmsOfRow(norm, row);
-    bfloat16* const y = HeadOf(op.rope, token, head);
-    NormalisePart(norm, inverse_rms, {row, 0, norm.columns}, y);
-    RotateHead(op.rope, token, y, y);
+    NormalisePart(norm, inverse_rms, {row, 0, norm.columns}, HeadOf(op.rope, token, head));
     if (norm.inverse_rms != nullptr) norm.inverse_rms[row] = inverse_rms;
+  }
+  for (int64_t head = 0; head < op.rope.heads; ++head) {
+    bfloat16* const y = HeadOf(op.rope, token, head);
+    RotateHead(op.rope, token, y, y);
   }
 }
 
 // Rows [first, end) of the heads of all tokens, without gaps to `to`.
 void RotateRows(const Rope& rope, int64_t first, int64_t end, bfloat16* to) {
+  int64_t token = first / rope.heads;
+  int64_t head = first % rope.heads;
   for (int64_t row = first; row < end; ++row, to += rope.head_dim) {
-    const int64_t token = row / rope.heads;
-    RotateHead(rope, token, HeadOf(rope, token, row % rope.heads), to);
+    RotateHead(rope, token, HeadOf(rope, token, head), to);
+    if (++head < rope.heads) continue;
+    head = 0;
+    ++token;
   }
 }
 
@@ -86,8 +94,11 @@ void BackwardRow(const RmsNormBackward& op, int64_t row, const bfloat16* dy) {
   }
 }
 
-// dx of the rows of a band, and the sum over them of what dweight takes, [columns].
+// dx of the rows of a band, and the sum over them of what dweight takes, [columns]. Rows come
+// first: read from end to end, they are then in the cache for the columns.
 void BackwardBand(const RmsNormBackward& op, const Band& band, float* dweight) {
+  for (int64_t row = band.first; row < band.end; ++row)
+    BackwardRow(op, row, band.dy + (row - band.first) * op.columns);
   for (int64_t start = 0; start < op.columns; start += kColumnChunk) {
     const int64_t end = std::min(start + kColumnChunk, op.columns);
     Floats sums[kColumnChunk / kLanes];
@@ -104,8 +115,6 @@ void BackwardBand(const RmsNormBackward& op, const Band& band, float* dweight) {
     for (int64_t c = start, v = 0; c < end; c += kLanes, ++v)
       StoreUpTo(dweight + c, sums[v], end - c);
   }
-  for (int64_t row = band.first; row < band.end; ++row)
-    BackwardRow(op, row, band.dy + (row - band.first) * op.columns);
 }
 
 }  // namespace
@@ -132,21 +141,26 @@ void CountUnusableRows(const RmsNormForward& norm) {
 }
 
 // `gradient_of` gives the dy of the rows [first, end); what it puts into the buffer, which is the
-// thread's own, lives as long as the band. Bands meet dweight in the order of their rows.
+// thread's own, lives as long as the band. Bands meet dweight in the order of their rows, once all
+// of them are done: a thread that waited for the one before it would do so every 128 rows.
 template <typename GradientOf>
 void BackwardInBands(const RmsNormBackward& op, const GradientOf& gradient_of) {
+  const int64_t bands = CeilDiv(op.rows, kRowChunk);
+  std::vector<float> sums(static_cast<size_t>(bands * op.columns));  // a 64th of the bytes of dx
 #pragma omp parallel
   {
     std::vector<bfloat16> buffer;
-    std::vector<float> sums(static_cast<size_t>(op.columns));
-#pragma omp for ordered schedule(static, 1)
-    for (int64_t first = 0; first < op.rows; first += kRowChunk) {
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < bands; ++i) {
+      const int64_t first = i * kRowChunk;
       const int64_t end = std::min(first + kRowChunk, op.rows);
       const Band band = {.first = first, .end = end, .dy = gradient_of(first, end, &buffer)};
-      HWY_DYNAMIC_DISPATCH(BackwardBand)(op, band, sums.data());
-#pragma omp ordered
-      for (int64_t c = 0; c < op.columns; ++c) op.dweight[c] += sums[static_cast<size_t>(c)];
+      HWY_DYNAMIC_DISPATCH(BackwardBand)(op, band, sums.data() + i * op.columns);
     }
+  }
+  for (int64_t i = 0; i < bands; ++i) {
+    const float* const of_band = sums.data() + i * op.columns;
+    for (int64_t c = 0; c < op.columns; ++c) op.dweight[c] += of_band[c];
   }
 }
 
@@ -186,12 +200,16 @@ absl::Status RunOperation(const RmsNormBackward& operation) {
   return absl::OkStatus();
 }
 
+// Rows that lie without gaps are rotated where they are.
 absl::Status RunOperation(const HeadNormRopeBackward& operation) {
-  const int64_t columns = operation.norm.columns;
-  BackwardInBands(operation.norm, [&](int64_t first, int64_t end, std::vector<bfloat16>* rotated) {
-    rotated->resize(static_cast<size_t>(kRowChunk * columns));
-    HWY_DYNAMIC_DISPATCH(RotateRows)(operation.rope, first, end, rotated->data());
-    return static_cast<const bfloat16*>(rotated->data());
+  const Rope& rope = operation.rope;
+  const int64_t columns = rope.head_dim;
+  const bool gaps = PitchOr(rope.pitch, rope.heads * columns) != rope.heads * columns;
+  BackwardInBands(operation.norm, [&](int64_t first, int64_t end, std::vector<bfloat16>* buffer) {
+    if (gaps) buffer->resize(static_cast<size_t>(kRowChunk * columns));
+    bfloat16* const rotated = gaps ? buffer->data() : rope.x + first * columns;
+    HWY_DYNAMIC_DISPATCH(RotateRows)(rope, first, end, rotated);
+    return static_cast<const bfloat16*>(rotated);
   });
   return absl::OkStatus();
 }

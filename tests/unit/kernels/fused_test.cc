@@ -335,6 +335,7 @@ struct HeadCase {
   bool fused;
   bool residual = false;
   bool norm_first = false;  // the wrong order
+  int64_t gap = 0;          // between the tokens of the gradient that comes in
   int threads = 2;
 };
 
@@ -355,8 +356,12 @@ HeadGradients RunHeadBackward(const HeadCase& c) {
       .rows = c.heads.rows(),
       .columns = c.heads.head_dim};
   if (c.fused) {
-    norm.dy = nullptr;
-    EXPECT_TRUE(device->Run(HeadNormRopeBackward{.rope = rope, .norm = norm}).ok());
+    HeadNormRopeBackward fused = {.rope = rope, .norm = norm};
+    fused.norm.dy = nullptr;
+    fused.rope.pitch = c.heads.columns() + c.gap;
+    fused.rope.x = testing_support::PutRows(&device, testing_support::NormalBfloat16(count, 1),
+                                            c.heads.columns(), fused.rope.pitch);
+    EXPECT_TRUE(device->Run(fused).ok());
   } else {
     const Program in_turn =
         c.norm_first ? Program{Operation(norm), rope} : Program{Operation(rope), norm};
@@ -372,6 +377,8 @@ TEST_P(FusedOn, HeadNormRopeBackwardEqualsTheTwoInTurn) {
       const HeadGradients got =
           RunHeadBackward({.heads = heads, .fused = true, .residual = residual});
       EXPECT_EQ(got, RunHeadBackward({.heads = heads, .fused = false, .residual = residual}));
+      EXPECT_EQ(got,
+                RunHeadBackward({.heads = heads, .fused = true, .residual = residual, .gap = 5}));
       EXPECT_NE(got,
                 RunHeadBackward(
                     {.heads = heads, .fused = false, .residual = residual, .norm_first = true}));
