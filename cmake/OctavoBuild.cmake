@@ -28,6 +28,9 @@ if(OCTAVO_SANITIZE)
   add_link_options(-fsanitize=${OCTAVO_SANITIZE})
   set(CMAKE_CXX_FLAGS_DEV "-O1 -g1")  # compiles in three quarters of the time of -O2
 endif()
+if(OCTAVO_SANITIZE MATCHES "thread")
+  add_compile_definitions(OCTAVO_SANITIZE_THREAD)  # GCC alone defines a macro
+endif()
 
 # Warnings of our own code; generated code is exempt.
 add_library(octavo_warnings INTERFACE)

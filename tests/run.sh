@@ -73,6 +73,21 @@ if [ ${#label[@]} -eq 0 ]; then
   echo "building (preset asan)"
   build asan base_test proto_test kernels_test emulation_test device_check fuzz_replay_test
   run_tests asan -R '^unit\.|^emulation\.' -E 'WithFloat32Products$'  # it runs engine_test, which is not built here
+
+  # Races of the kernels' threads and of the emulated device's, and locks that are not held.
+  if echo 'int main() {}' | clang++ -fopenmp -x c++ - -o /dev/null 2>/dev/null; then
+    echo "building (preset tsan)"
+    build tsan kernels_test simt_ucontext_test
+    run_tests tsan -R '^unit\.|^emulation\.' -E 'WithFloat32Products$|device_check'
+    if tests/thread_safety.sh build/dev >build/thread_safety.log 2>&1; then
+      passed=$((passed + 1))
+    else
+      failed=$((failed + 1)); grep -E 'error|warning|thread_safety.sh' -A 3 build/thread_safety.log | head -n 40
+    fi
+  else
+    echo "skipped: races and locks: no clang with OpenMP; apt-get install clang libomp-dev"
+    skipped=$((skipped + 1))
+  fi
 fi
 
 echo "all done in $((SECONDS - started)) s"

@@ -57,7 +57,7 @@ OCTAVO_KERNEL void ReverseWithoutBarrier(int* data) {
   data[threadIdx.x] = copy[127 - threadIdx.x];
 }
 
-#ifdef __SANITIZE_THREAD__
+#ifdef OCTAVO_SANITIZE_THREAD
 TEST_F(Simt, AMissingBarrierIsARaceForThreadSanitizer) {
   const auto race = [] {
     std::vector<int> data(128, 7);
