@@ -224,7 +224,7 @@ v1::Job Cluster::AwaitEnd(const std::string& id) {
   return Await(id, [](const v1::Job& job) { return IsTerminal(job.state()); });
 }
 
-std::map<int64_t, double> Cluster::Losses(const std::string& id) {
+std::vector<v1::MetricPoint> Cluster::LossPoints(const std::string& id) {
   v1::QueryMetricsRequest request;
   request.set_job_id(id);
   request.add_names("train/loss");
@@ -233,8 +233,12 @@ std::map<int64_t, double> Cluster::Losses(const std::string& id) {
   grpc::ClientContext context;
   Bound(&context);
   metrics_->QueryMetrics(&context, request, &response);
+  return {response.points().begin(), response.points().end()};
+}
+
+std::map<int64_t, double> Cluster::Losses(const std::string& id) {
   std::map<int64_t, double> losses;
-  for (const v1::MetricPoint& point : response.points()) losses[point.step()] = point.value();
+  for (const v1::MetricPoint& point : LossPoints(id)) losses[point.step()] = point.value();
   return losses;
 }
 

@@ -53,6 +53,7 @@ class Cluster {
   // Waits until the metrics of the job hold a step of at least `step`, or it has ended.
   void AwaitStep(const std::string& id, int64_t step);
   std::vector<std::string> Logs(const std::string& id);
+  std::vector<v1::MetricPoint> LossPoints(const std::string& id);
   // Training loss by step.
   std::map<int64_t, double> Losses(const std::string& id);
 

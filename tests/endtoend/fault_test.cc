@@ -10,6 +10,8 @@ namespace octavo::endtoend {
 namespace {
 
 constexpr int64_t kSteps = 240;
+// More than a machine takes in the outage; a trainer that is done waits for its last commit.
+constexpr int64_t kStepsOfOutage = 1500;
 
 v1::JobSpec LongJob(const Cluster& cluster) {
   v1::JobSpec spec = cluster.TinyJob(kSteps);
@@ -117,6 +119,36 @@ TEST_P(Killed, ACoordinatorForgetsNothingAndDisturbsNoTrainer) {
   });
   const v1::Job job = EndsAsIfUndisturbed();
   EXPECT_EQ(job.attempts_size(), 1) << "the attempt outlives the coordinator";
+}
+
+// Away for two leases: nothing is restarted, no step is repeated, and training went on meanwhile.
+TEST(Outage, OfTheCoordinatorCostsARunningJobNothing) {
+  constexpr absl::Duration kAway = absl::Seconds(8);
+  Cluster cluster;
+  cluster.StartCoordinator();
+  cluster.StartWorker();
+  v1::JobSpec spec = cluster.TinyJob(kStepsOfOutage);
+  spec.mutable_stages(0)->mutable_checkpoint()->set_every_steps(15);
+  spec.mutable_stages(0)->mutable_checkpoint()->set_export_format("none");
+  const std::string id = cluster.Submit(spec);
+  cluster.AwaitStep(id, 40);
+  cluster.coordinator().Kill();
+  const absl::Time killed = absl::Now();
+  EXPECT_TRUE(Eventually(2 * kAway, [&] { return absl::Now() > killed + kAway; }));
+  const absl::Time started = absl::Now();
+  cluster.StartCoordinator();
+  const v1::Job job = cluster.AwaitEnd(id);
+  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << job.ShortDebugString();
+  EXPECT_EQ(job.attempts_size(), 1);
+  int64_t next = 1;
+  int64_t meanwhile = 0;
+  for (const v1::MetricPoint& point : cluster.LossPoints(id)) {
+    EXPECT_EQ(point.step(), next++) << "every step once";
+    const absl::Time taken = absl::FromUnixMillis(point.time_unix_ms());
+    if (taken > killed + absl::Seconds(1) && taken < started) ++meanwhile;
+  }
+  EXPECT_EQ(next, kStepsOfOutage + 1);
+  EXPECT_GT(meanwhile, 20) << "steps while nobody listened";
 }
 
 // The agent stands still beyond its lease, so that another worker gets the job. When it wakes up,

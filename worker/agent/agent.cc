@@ -16,6 +16,8 @@ constexpr size_t kRememberedJobs = 4096;
 // Of a shutdown, for the last reports, once the trainers are gone.
 constexpr absl::Duration kReportTime = absl::Seconds(2);
 
+LeaseKey KeyOf(const v1::LeaseIdentity& lease) { return {lease.job_id(), lease.epoch()}; }
+
 v1::WorkerIdentity NewIdentity(const std::string& worker_id) {
   v1::WorkerIdentity identity;
   identity.set_worker_id(worker_id);
@@ -51,15 +53,12 @@ v1::RegisterWorkerRequest Agent::MakeRegistration() {
   request.set_version(options_.version);
   absl::MutexLock lock(&mutex_);
   for (const auto& [key, attempt] : attempts_) *request.add_running() = attempt->lease();
-  registration_sent_ = options_.clock->Monotonic();
   return request;
 }
 
 void Agent::Registered(const v1::RegisterWorkerResponse& response) {
   absl::MutexLock lock(&mutex_);
-  leases_.Configure(absl::Milliseconds(response.lease_ms()),
-                    absl::Milliseconds(response.lease_margin_ms()));
-  leases_.Registered(++sequence_, registration_sent_);
+  last_contact_ = options_.clock->Monotonic();
   std::set<LeaseKey> kept;
   for (const v1::LeaseIdentity& lease : response.keep()) kept.insert(KeyOf(lease));
   for (const auto& [key, attempt] : attempts_) {
@@ -72,19 +71,17 @@ v1::SessionRequest Agent::MakeHeartbeat() {
   *request.mutable_worker() = identity_;
   absl::MutexLock lock(&mutex_);
   request.set_sequence(++sequence_);
-  // Also those whose trainer has ended but whose end is not reported yet: they hold their lease.
+  // Also those whose trainer has ended but whose end is not reported yet: they hold their job.
   for (const auto& [key, attempt] : attempts_) {
     if (!attempt->over()) *request.add_running() = attempt->lease();
   }
-  leases_.HeartbeatSent(sequence_, options_.clock->Monotonic());
   return request;
 }
 
 void Agent::Received(const v1::SessionResponse& response) {
   for (const v1::Inspect& inspect : response.inspections()) inspector_.Add(inspect);
   absl::MutexLock lock(&mutex_);
-  leases_.Acknowledged(response.acknowledged_sequence());
-  for (const v1::LeaseIdentity& lease : response.renewed()) leases_.Renew(KeyOf(lease));
+  last_contact_ = options_.clock->Monotonic();
   for (const v1::LeaseIdentity& lease : response.stop()) {
     const auto found = attempts_.find(KeyOf(lease));
     if (found != attempts_.end()) found->second->Stop(StopReason::kRequested);
@@ -124,7 +121,6 @@ bool Agent::DeviceIsBusy(const v1::Assignment& assignment) const {
 void Agent::Assign(const v1::Assignment& assignment) {
   const LeaseKey key = KeyOf(assignment.lease());
   if (shutting_down_ || DeviceIsBusy(assignment) || !IsNews(key)) return;
-  leases_.Grant(key);
   attempts_[key] = std::make_unique<Attempt>(
       assignment,
       Attempt::Environment{.trainer = options_.config.trainer,
@@ -134,6 +130,7 @@ void Agent::Assign(const v1::Assignment& assignment) {
                            .stop_grace = options_.config.stop_grace,
                            .pending_log_bytes = options_.config.pending_log_bytes,
                            .pending_metric_points = options_.config.pending_metric_points,
+                           .out_of_contact_limit = options_.config.out_of_contact_limit,
                            .sender = &coordinator_,
                            .clock = options_.clock,
                            .on_over = [this] { AttemptOver(); }});
@@ -166,22 +163,23 @@ void Agent::Tick() {
   std::vector<std::unique_ptr<Attempt>> over;
   {
     absl::MutexLock lock(&mutex_);
-    for (const LeaseKey& key : leases_.Lapsed(options_.clock->Monotonic())) {
-      const auto found = attempts_.find(key);
-      if (found != attempts_.end()) found->second->Stop(StopReason::kLeaseLapsed);
-      leases_.Remove(key);
-    }
+    StopIfOutOfContact();
     for (auto entry = attempts_.begin(); entry != attempts_.end();) {
       if (!entry->second->over()) {
         ++entry;
         continue;
       }
-      leases_.Remove(entry->first);
       over.push_back(std::move(entry->second));
       entry = attempts_.erase(entry);
     }
   }
   // Their threads are joined here, without the lock.
+}
+
+void Agent::StopIfOutOfContact() {
+  const absl::Duration limit = options_.config.out_of_contact_limit;
+  if (limit <= absl::ZeroDuration() || options_.clock->Monotonic() - last_contact_ < limit) return;
+  for (const auto& [key, attempt] : attempts_) attempt->Stop(StopReason::kOutOfContact);
 }
 
 void Agent::Shutdown() {

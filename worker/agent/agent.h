@@ -1,6 +1,12 @@
-// octavo-worker: keeps the coordinator's assignments running as long as their leases hold.
+// octavo-worker: keeps the coordinator's assignments running until it takes them back.
+//
+// Without a coordinator trainers go on. Whether an attempt still holds its job is decided when the
+// coordinator is heard again, or when a fact of the attempt is answered; until then nothing that
+// the attempt does can reach the job (worker/README.md says why). So an agent that lost contact
+// keeps no account of its leases, only a limit to how long it trains on.
 #pragma once
 
+#include <compare>
 #include <deque>
 #include <map>
 #include <memory>
@@ -17,10 +23,15 @@
 #include "worker/agent/config.h"
 #include "worker/agent/coordinator.h"
 #include "worker/agent/inspector.h"
-#include "worker/agent/lease_table.h"
 #include "worker/agent/session.h"
 
 namespace octavo::agent {
+
+struct LeaseKey {
+  std::string job_id;
+  int64_t epoch = 0;
+  auto operator<=>(const LeaseKey&) const = default;
+};
 
 class Agent final : private SessionDelegate {
  public:
@@ -35,7 +46,8 @@ class Agent final : private SessionDelegate {
   explicit Agent(Options options);
   ~Agent() override;
 
-  // Stops what has lost its lease and forgets what is over. To be called several times a second.
+  // Stops what was out of contact for too long and forgets what is over. To be called several times
+  // a second.
   void Tick() ABSL_LOCKS_EXCLUDED(mutex_);
   // Takes no more work, ends every trainer and tells the coordinator so that it can place the jobs
   // elsewhere. Takes stop_grace and a few seconds at most.
@@ -59,6 +71,7 @@ class Agent final : private SessionDelegate {
   int64_t MemoryOf(const v1::Assignment& assignment) const;
   int ThreadsOfTrainer() const;
   void AttemptOver() ABSL_LOCKS_EXCLUDED(mutex_);
+  void StopIfOutOfContact() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Options options_;
   const v1::WorkerIdentity identity_;
@@ -66,12 +79,11 @@ class Agent final : private SessionDelegate {
   Inspector inspector_;
 
   mutable absl::Mutex mutex_;
-  LeaseTable leases_ ABSL_GUARDED_BY(mutex_);
   std::map<LeaseKey, std::unique_ptr<Attempt>> attempts_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, int64_t> newest_epoch_ ABSL_GUARDED_BY(mutex_);  // by job
   std::deque<std::string> remembered_jobs_ ABSL_GUARDED_BY(mutex_);      // of newest_epoch_
   int64_t sequence_ ABSL_GUARDED_BY(mutex_) = 0;                         // of the last heartbeat
-  absl::Duration registration_sent_ ABSL_GUARDED_BY(mutex_);
+  absl::Duration last_contact_ ABSL_GUARDED_BY(mutex_);  // when the coordinator was last heard
   bool shutting_down_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
 

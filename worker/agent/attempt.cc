@@ -41,8 +41,7 @@ void Attempt::Stop(StopReason reason) {
     if (!stop_reason_.has_value() || reason == StopReason::kFenced) stop_reason_ = reason;
   }
   if (reason == StopReason::kFenced) outbox_.Close();
-  const bool hard = reason == StopReason::kFenced || reason == StopReason::kLeaseLapsed;
-  (hard ? kill_ : stop_).Set();
+  (reason == StopReason::kFenced ? kill_ : stop_).Set();
 }
 
 bool Attempt::over() const {
@@ -127,10 +126,12 @@ std::optional<v1::Failure> Attempt::FailureOf(
   switch (stop_reason().value_or(StopReason::kFenced)) {
     case StopReason::kRequested:
       return MakeFailure(v1::FAILURE_CAUSE_CANCELLED, "stopped as the coordinator asked");
-    case StopReason::kLeaseLapsed:
+    case StopReason::kOutOfContact:
       return MakeFailure(
           v1::FAILURE_CAUSE_WORKER_LOST,
-          "the worker stopped the trainer because its lease was not renewed in time");
+          absl::StrCat("the worker stopped the trainer: it did not reach the coordinator for ",
+                       absl::FormatDuration(environment_.out_of_contact_limit),
+                       ", its --out-of-contact-limit"));
     case StopReason::kShutdown:
       return MakeFailure(v1::FAILURE_CAUSE_WORKER_LOST, "the worker is shutting down");
     case StopReason::kFenced:

@@ -19,10 +19,10 @@
 namespace octavo::agent {
 
 enum class StopReason {
-  kRequested,    // by the coordinator: cancelled
-  kLeaseLapsed,  // not renewed in time
-  kShutdown,     // of this worker
-  kFenced,       // the lease is gone: nothing is reported
+  kRequested,     // by the coordinator: cancelled
+  kOutOfContact,  // with the coordinator, for longer than this worker is to train on
+  kShutdown,      // of this worker
+  kFenced,        // the lease is gone: nothing is reported
 };
 
 class Attempt {
@@ -35,6 +35,7 @@ class Attempt {
     absl::Duration stop_grace;
     int64_t pending_log_bytes = 0;
     int64_t pending_metric_points = 0;
+    absl::Duration out_of_contact_limit = absl::ZeroDuration();  // for the message of such an end
     FactSender* sender = nullptr;
     const Clock* clock = nullptr;
     std::function<void()> on_over;  // called by the attempt's thread when it has nothing more to do
@@ -47,7 +48,7 @@ class Attempt {
   const v1::Assignment& assignment() const { return assignment_; }
 
   // The first reason counts, but kFenced always does. Does not wait. The trainer gets time to end
-  // by itself, but not where another attempt may start soon: then it is killed.
+  // by itself, but not if it is fenced: then it is killed.
   void Stop(StopReason reason);
   // The trainer is gone and its end was reported, or nobody wants to hear it.
   bool over() const;

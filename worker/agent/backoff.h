@@ -20,9 +20,10 @@ class Backoff {
 
   absl::Duration Next();
   void Reset() { nominal_ = options_.first; }  // after a success
+  void LimitTo(absl::Duration longest) { options_.longest = longest; }
 
  private:
-  const Options options_;
+  Options options_;
   absl::Duration nominal_;
   uint64_t state_;
 };

@@ -18,13 +18,18 @@ struct Config {
   int64_t memory_bytes = 0;  // of one CPU device; 0: an equal share of the machine's
   int threads = 0;           // of one trainer; 0: an equal share of the cores
 
+  // How long trainers go on without a word from the coordinator; zero: for as long as they like.
+  absl::Duration out_of_contact_limit = absl::Hours(24);
+
   // Limits. Each queue is bounded by one of them.
   absl::Duration stop_grace = absl::Seconds(5);  // from SIGTERM to SIGKILL of a trainer
   absl::Duration inspection_time = absl::Seconds(60);
   int64_t inspection_queue = 16;
   int64_t inspection_output_bytes = 4 << 20;
-  int64_t pending_log_bytes = 1 << 20;              // of an attempt; more is dropped and counted
-  int64_t pending_metric_points = 10000;            // of an attempt; more makes the trainer wait
+  int64_t pending_log_bytes = 1 << 20;  // of an attempt; more is dropped and counted
+  // Metrics of an attempt, 32 bytes each; more makes the trainer wait. With the 15 at most of a
+  // step, 25 steps a second go on for 44 minutes without a coordinator, one a second for 18 hours.
+  int64_t pending_metric_points = 1000000;
   absl::Duration call_deadline = absl::Seconds(5);  // of one unary call to the coordinator
 };
 

@@ -13,6 +13,10 @@ Verdict VerdictOf(const absl::Status& status) {
                                                                 : Verdict::kRefused;
     case absl::StatusCode::kNotFound:  // of the job: nobody can hold a lease on it
       return Verdict::kFenced;
+    case absl::StatusCode::kResourceExhausted:
+      // Busy, and later perhaps not; but gRPC says the same of a message above its limit of bytes.
+      return absl::StrContains(status.message(), "larger than max") ? Verdict::kRefused
+                                                                    : Verdict::kRetry;
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kOutOfRange:
     case absl::StatusCode::kUnimplemented:

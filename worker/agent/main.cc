@@ -83,6 +83,23 @@ void AddStopGrace(CLI::App* app, Config* config) {
       ->check(CLI::Range(0, 3600));
 }
 
+void AddOutOfContactLimit(CLI::App* app, Config* config) {
+  app->add_option_function<std::string>(
+      "--out-of-contact-limit",
+      [config](const std::string& text) {
+        absl::Duration limit;
+        if (!absl::ParseDuration(text, &limit) || limit < absl::ZeroDuration()) {
+          throw CLI::ValidationError(
+              "--out-of-contact-limit",
+              absl::StrCat("\"", text,
+                           "\" is no duration; write e.g. 90m, 24h, or 0 for no limit"));
+        }
+        config->out_of_contact_limit = limit;
+      },
+      "how long trainers go on without a word from octavod before they save a checkpoint and stop, "
+      "e.g. 90m; 0: no limit; default: 24h");
+}
+
 int Fail(const absl::Status& status) {
   octavo::LogError(status.message());
   return 1;
@@ -146,6 +163,7 @@ int main(int argc, char** argv) {
   Config config;
   AddOptions(&app, &config);
   AddStopGrace(&app, &config);
+  AddOutOfContactLimit(&app, &config);
   int exit_code = 0;
   if (!octavo::ParseCommandLine(&app, argc, argv, &exit_code)) return exit_code;
   return Run(std::move(config));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status.h"
@@ -10,10 +11,10 @@
 namespace octavo::agent {
 namespace {
 
-// worker.proto allows 64 KiB and 256 KiB a batch; the rest is for the envelope.
-constexpr size_t kMetricBatchBytes = 60 << 10;
-constexpr size_t kLogBatchBytes = 240 << 10;
+// Below every limit of messages that octavod can be given, which is at least 64 KiB.
+constexpr size_t kBatchBytes = 60 << 10;
 constexpr int64_t kLineOverheadBytes = 64;  // of a queued line beside its text
+constexpr size_t kMaxMetricNames = 256;     // a release has two dozen
 
 }  // namespace
 
@@ -25,11 +26,19 @@ Outbox::~Outbox() {
   thread_.join();
 }
 
+std::shared_ptr<Outbox::Order> Outbox::Enqueue(Fact fact) {
+  const bool after_metrics = std::holds_alternative<v1::CommitCheckpointRequest>(fact) ||
+                             std::holds_alternative<v1::ReportAttemptFinishedRequest>(fact);
+  orders_.push_back(std::make_shared<Order>(
+      Order{std::move(fact), after_metrics ? metrics_added_ : 0, std::nullopt}));
+  return orders_.back();
+}
+
 void Outbox::AddStarted() {
   v1::ReportAttemptStartedRequest request;
   *request.mutable_lease() = options_.lease;
   absl::MutexLock lock(&mutex_);
-  orders_.push_back(std::make_shared<Order>(Order{std::move(request), std::nullopt}));
+  Enqueue(std::move(request));
 }
 
 void Outbox::AddLog(std::string text, int64_t time_unix_ms) {
@@ -51,8 +60,9 @@ void Outbox::AddLog(std::string text, int64_t time_unix_ms) {
 void Outbox::NoteDroppedLines() {
   if (dropped_lines_ == 0) return;
   v1::LogLine& line = logs_.emplace_back();
-  line.set_text(absl::StrCat("[", std::exchange(dropped_lines_, 0),
-                             " lines dropped: written faster than the coordinator takes them]"));
+  line.set_text(
+      absl::StrCat("[", std::exchange(dropped_lines_, 0),
+                   " lines dropped: the coordinator refused them, or takes them more slowly]"));
   line.set_time_unix_ms(dropped_time_unix_ms_);
   log_bytes_ += static_cast<int64_t>(line.text().size()) + kLineOverheadBytes;
 }
@@ -65,16 +75,35 @@ absl::Status Outbox::AddMetrics(std::vector<v1::MetricPoint> points) {
   };
   mutex_.Await(absl::Condition(&has_room));
   if (closed_ || trainer_gone_) return absl::AbortedError("the attempt is over");
-  std::move(points.begin(), points.end(), std::back_inserter(metrics_));
+  for (const v1::MetricPoint& point : points) {
+    const size_t name = NameIndex(point.name());
+    if (name == kMaxMetricNames) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("an attempt has at most ", kMaxMetricNames, " metrics"));
+    }
+    if (metric_names_[name].refused) continue;
+    metrics_.push_back({name, point.step(), point.value(), point.time_unix_ms()});
+    ++metrics_added_;
+  }
   return absl::OkStatus();
 }
 
-absl::Status Outbox::BeginCheckpoint(int64_t step, const std::string& folder) {
+size_t Outbox::NameIndex(const std::string& name) {
+  size_t index = 0;
+  while (index < metric_names_.size() && metric_names_[index].text != name) ++index;
+  if (index == metric_names_.size() && index < kMaxMetricNames) metric_names_.push_back({name});
+  return index;
+}
+
+absl::Status Outbox::AddCheckpointBegun(int64_t step, const std::string& folder) {
   v1::BeginCheckpointRequest request;
   *request.mutable_lease() = options_.lease;
   request.set_step(step);
   request.set_folder(folder);
-  return Await(std::move(request)).status();
+  absl::MutexLock lock(&mutex_);
+  if (closed_ || trainer_gone_) return absl::AbortedError("the attempt is over");
+  Enqueue(std::move(request));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<v1::CommitCheckpointResponse> Outbox::CommitCheckpoint(v1::Checkpoint checkpoint) {
@@ -82,13 +111,9 @@ absl::StatusOr<v1::CommitCheckpointResponse> Outbox::CommitCheckpoint(v1::Checkp
   *request.mutable_lease() = options_.lease;
   checkpoint.set_epoch(options_.lease.epoch());
   *request.mutable_checkpoint() = std::move(checkpoint);
-  return Await(std::move(request));
-}
-
-absl::StatusOr<v1::CommitCheckpointResponse> Outbox::Await(Fact fact) {
-  const auto order = std::make_shared<Order>(Order{std::move(fact), std::nullopt});
   absl::MutexLock lock(&mutex_);
-  if (!closed_ && !trainer_gone_) orders_.push_back(order);
+  if (closed_ || trainer_gone_) return absl::AbortedError("the attempt is over");
+  const std::shared_ptr<Order> order = Enqueue(std::move(request));
   const auto answered = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
     return order->answer.has_value() || closed_ || trainer_gone_;
   };
@@ -112,7 +137,7 @@ void Outbox::AddFinished(std::optional<v1::Failure> failure, const v1::RunReport
   }
   absl::MutexLock lock(&mutex_);
   NoteDroppedLines();
-  orders_.push_back(std::make_shared<Order>(Order{std::move(request), std::nullopt}));
+  Enqueue(std::move(request));
 }
 
 void Outbox::Close() {
@@ -135,24 +160,32 @@ bool Outbox::HasWork() const {
 }
 
 Fact Outbox::Next() {
-  if (orders_.empty()) {
-    if (!metrics_.empty()) return TakeMetrics();
-    return TakeLogs();
+  if (!orders_.empty()) {
+    const Order& first = *orders_.front();
+    // Not later ones: training goes on, and there would always be some.
+    if (metrics_taken_ < first.metrics_before) return TakeMetrics();
+    const bool last = std::holds_alternative<v1::ReportAttemptFinishedRequest>(first.fact);
+    if (last && !logs_.empty()) return TakeLogs();
+    return first.fact;
   }
-  const Fact& first = orders_.front()->fact;
-  const bool last = std::holds_alternative<v1::ReportAttemptFinishedRequest>(first);
-  const bool commit = std::holds_alternative<v1::CommitCheckpointRequest>(first);
-  if ((last || commit) && !metrics_.empty()) return TakeMetrics();
-  if (last && !logs_.empty()) return TakeLogs();
-  return first;
+  logs_turn_ = !logs_turn_;  // so that neither waits for the other to run dry
+  if (logs_.empty() || (!logs_turn_ && !metrics_.empty())) return TakeMetrics();
+  return TakeLogs();
 }
 
 v1::PushMetricsRequest Outbox::TakeMetrics() {
   v1::PushMetricsRequest request;
   *request.mutable_lease() = options_.lease;
-  for (size_t bytes = 0; !metrics_.empty() && bytes < kMetricBatchBytes; metrics_.pop_front()) {
-    bytes += metrics_.front().ByteSizeLong() + 4;
-    *request.add_points() = std::move(metrics_.front());
+  for (size_t bytes = 0; !metrics_.empty() && bytes < kBatchBytes; metrics_.pop_front()) {
+    const QueuedPoint& queued = metrics_.front();
+    ++metrics_taken_;
+    if (metric_names_[queued.name].refused) continue;
+    v1::MetricPoint& point = *request.add_points();
+    point.set_name(metric_names_[queued.name].text);
+    point.set_step(queued.step);
+    point.set_value(queued.value);
+    point.set_time_unix_ms(queued.time_unix_ms);
+    bytes += point.ByteSizeLong() + 4;
   }
   return request;
 }
@@ -160,10 +193,10 @@ v1::PushMetricsRequest Outbox::TakeMetrics() {
 v1::PushLogsRequest Outbox::TakeLogs() {
   v1::PushLogsRequest request;
   *request.mutable_lease() = options_.lease;
-  request.set_sequence(log_sequence_++);
+  request.set_sequence(log_sequence_);
   for (size_t bytes = 0; !logs_.empty(); logs_.pop_front()) {
     bytes += logs_.front().ByteSizeLong() + 4;
-    if (bytes > kLogBatchBytes) break;
+    if (bytes > kBatchBytes) break;
     log_bytes_ -= static_cast<int64_t>(logs_.front().text().size()) + kLineOverheadBytes;
     *request.add_lines() = std::move(logs_.front());
   }
@@ -180,17 +213,44 @@ void Outbox::Run() {
       if (closed_) return;
       fact = Next();
     }
-    while (true) {
-      const absl::StatusOr<v1::CommitCheckpointResponse> answer = sender_->Send(fact);
-      const Verdict verdict = VerdictOf(answer.status());
-      if (verdict != Verdict::kRetry) {
-        Answered(fact, answer, verdict);
-        backoff.Reset();
-        break;
-      }
-      if (AwaitClosed(backoff.Next())) return;
-    }
+    SendUntilAnswered(std::move(fact), &backoff);
   }
+}
+
+void Outbox::SendUntilAnswered(Fact fact, Backoff* backoff) {
+  while (true) {
+    const absl::StatusOr<v1::CommitCheckpointResponse> answer = sender_->Send(fact);
+    const Verdict verdict = VerdictOf(answer.status());
+    if (verdict == Verdict::kRetry) {
+      if (AwaitClosed(backoff->Next())) return;
+      continue;
+    }
+    backoff->Reset();
+    if (verdict == Verdict::kRefused && DropRefusedNames(answer.status(), &fact)) continue;
+    return Answered(fact, answer, verdict);
+  }
+}
+
+bool Outbox::DropRefusedNames(const absl::Status& refusal, Fact* fact) {
+  auto* metrics = std::get_if<v1::PushMetricsRequest>(fact);
+  if (metrics == nullptr) return false;
+  absl::MutexLock lock(&mutex_);
+  bool found = false;
+  for (MetricName& name : metric_names_) {
+    if (name.refused ||
+        !absl::StrContains(refusal.message(), absl::StrCat("\"", name.text, "\""))) {
+      continue;
+    }
+    LogWarning("attempt ", options_.lease.job_id(), ".", options_.lease.epoch(), ": metric ",
+               name.text, " is not sent any more: the coordinator does not know it");
+    name.refused = found = true;
+    v1::PushMetricsRequest kept;
+    for (v1::MetricPoint& point : *metrics->mutable_points()) {
+      if (point.name() != name.text) *kept.add_points() = std::move(point);
+    }
+    metrics->mutable_points()->Swap(kept.mutable_points());
+  }
+  return found && metrics->points_size() > 0;
 }
 
 void Outbox::Answered(const Fact& fact, const absl::StatusOr<v1::CommitCheckpointResponse>& answer,
@@ -206,6 +266,14 @@ void Outbox::Answered(const Fact& fact, const absl::StatusOr<v1::CommitCheckpoin
     if (!batch) {
       orders_.front()->answer = answer;
       orders_.pop_front();
+    }
+    if (const auto* logs = std::get_if<v1::PushLogsRequest>(&fact); logs != nullptr) {
+      // A refused batch was not stored: its number is still free.
+      if (verdict == Verdict::kDelivered) ++log_sequence_;
+      if (verdict == Verdict::kRefused) {
+        dropped_lines_ += logs->lines_size();
+        dropped_time_unix_ms_ = logs->lines(0).time_unix_ms();
+      }
     }
     const bool last = std::holds_alternative<v1::ReportAttemptFinishedRequest>(fact);
     if (last || verdict == Verdict::kFenced) closed_ = true;

@@ -2,7 +2,9 @@
 //
 // A thread sends one fact at a time and repeats it until it is answered. Metrics and logs wait in
 // bounded queues and travel in batches; every metric that was added before a commit or the end is
-// sent before it, and every log line before the end.
+// sent before it, and every log line before the end. While the coordinator is away metrics fill
+// their queue and then make the trainer wait: a loss curve with a hole would be compared with
+// others as if it had none, and nobody could tell a step that was lost from one that never was.
 #pragma once
 
 #include <deque>
@@ -41,8 +43,9 @@ class Outbox {
   void AddLog(std::string line, int64_t time_unix_ms);
   // Blocks while the queue is full. ABORTED once the outbox has closed or the trainer is gone.
   absl::Status AddMetrics(std::vector<v1::MetricPoint> points);
-  // Block until answered.
-  absl::Status BeginCheckpoint(int64_t step, const std::string& folder);
+  // Queued, and sent before the commit. ABORTED once the outbox has closed or the trainer is gone.
+  absl::Status AddCheckpointBegun(int64_t step, const std::string& folder);
+  // Blocks until answered.
   absl::StatusOr<v1::CommitCheckpointResponse> CommitCheckpoint(v1::Checkpoint checkpoint);
 
   // The trainer has ended: whoever waits on its behalf is answered ABORTED. What is queued is still
@@ -59,16 +62,32 @@ class Outbox {
  private:
   struct Order {  // a fact that somebody may wait for
     Fact fact;
+    int64_t metrics_before = 0;  // points that are sent before it, of all that were added
     std::optional<absl::StatusOr<v1::CommitCheckpointResponse>> answer;
   };
+  struct MetricName {
+    std::string text;
+    bool refused = false;  // by a coordinator of another release, which does not know it
+  };
+  struct QueuedPoint {  // a quarter of a v1::MetricPoint
+    size_t name = 0;    // index into metric_names_
+    int64_t step = 0;
+    double value = 0;
+    int64_t time_unix_ms = 0;
+  };
 
-  absl::StatusOr<v1::CommitCheckpointResponse> Await(Fact fact);
+  size_t NameIndex(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::shared_ptr<Order> Enqueue(Fact fact) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Run();
   bool HasWork() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   Fact Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   v1::PushMetricsRequest TakeMetrics() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   v1::PushLogsRequest TakeLogs() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteDroppedLines() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Takes the points of those names out of a refused batch that the refusal mentions. False when
+  // it mentions none, or nothing is left.
+  bool DropRefusedNames(const absl::Status& refusal, Fact* fact) ABSL_LOCKS_EXCLUDED(mutex_);
+  void SendUntilAnswered(Fact fact, Backoff* backoff) ABSL_LOCKS_EXCLUDED(mutex_);
   void Answered(const Fact& fact, const absl::StatusOr<v1::CommitCheckpointResponse>& answer,
                 Verdict verdict) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -77,12 +96,16 @@ class Outbox {
 
   mutable absl::Mutex mutex_;
   std::deque<std::shared_ptr<Order>> orders_ ABSL_GUARDED_BY(mutex_);  // shared with who waits
-  std::deque<v1::MetricPoint> metrics_ ABSL_GUARDED_BY(mutex_);
+  std::vector<MetricName> metric_names_ ABSL_GUARDED_BY(mutex_);
+  std::deque<QueuedPoint> metrics_ ABSL_GUARDED_BY(mutex_);
+  int64_t metrics_added_ ABSL_GUARDED_BY(mutex_) = 0;  // points
+  int64_t metrics_taken_ ABSL_GUARDED_BY(mutex_) = 0;  // into batches
   std::deque<v1::LogLine> logs_ ABSL_GUARDED_BY(mutex_);
   int64_t log_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t dropped_lines_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t dropped_time_unix_ms_ ABSL_GUARDED_BY(mutex_) = 0;
-  int64_t log_sequence_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t log_sequence_ ABSL_GUARDED_BY(mutex_) = 0;  // batches that were delivered
+  bool logs_turn_ ABSL_GUARDED_BY(mutex_) = false;
   bool trainer_gone_ ABSL_GUARDED_BY(mutex_) = false;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
 

@@ -11,6 +11,7 @@ namespace {
 // A coordinator that answers none of so many heartbeats, and for so long, is taken for gone.
 constexpr int kSilentHeartbeats = 5;
 constexpr absl::Duration kSilence = absl::Seconds(5);
+constexpr absl::Duration kLongestBackoff = absl::Seconds(5);
 
 // Trying again would be answered alike.
 bool IsFinal(const absl::Status& status) {
@@ -69,6 +70,11 @@ bool Session::RegisterOnce(absl::Duration* heartbeat, absl::Status* status) {
   *status = response.status();
   if (!response.ok()) return !IsFinal(response.status());
   delegate_->Registered(*response);
+  // Leases start anew with a coordinator that starts anew: whoever comes back within a third of
+  // one keeps its jobs.
+  if (response->lease_ms() > 0) {
+    backoff_.LimitTo(std::min(kLongestBackoff, absl::Milliseconds(response->lease_ms()) / 3));
+  }
   *heartbeat = std::max(absl::Milliseconds(response->heartbeat_ms()), absl::Milliseconds(10));
   return true;
 }

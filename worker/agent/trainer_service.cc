@@ -35,7 +35,7 @@ grpc::Status TrainerService::ReportMetrics(grpc::ServerContext*,
 grpc::Status TrainerService::BeginTrainerCheckpoint(
     grpc::ServerContext*, const v1::BeginTrainerCheckpointRequest* request,
     v1::BeginTrainerCheckpointResponse*) {
-  return ToGrpc(outbox_->BeginCheckpoint(request->step(), request->folder()));
+  return ToGrpc(outbox_->AddCheckpointBegun(request->step(), request->folder()));
 }
 
 grpc::Status TrainerService::CommitTrainerCheckpoint(
@@ -61,7 +61,7 @@ std::optional<v1::FinishRequest> TrainerService::finished() const {
 absl::StatusOr<std::unique_ptr<SocketServer>> SocketServer::Start(const std::string& path,
                                                                   grpc::Service* service) {
   grpc::ServerBuilder builder;
-  // One trainer, one call at a time: a second thread waits for connections.
+  // One trainer: one thread waits for its calls, and another takes over while a call blocks.
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, 2);
   builder.AddListeningPort("unix:" + path, grpc::InsecureServerCredentials());

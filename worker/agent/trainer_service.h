@@ -17,7 +17,7 @@ class Server;
 
 namespace octavo::agent {
 
-// Relays to the outbox. Handlers block; the one trainer makes one call at a time.
+// Relays to the outbox. Handlers block: the one trainer has a call or two open at a time.
 class TrainerService final : public v1::TrainerService::Service {
  public:
   // `outbox` outlives the service.

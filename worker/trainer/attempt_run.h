@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "worker/engine/engine.h"
 #include "worker/trainer/agent_link.h"
+#include "worker/trainer/committer.h"
 #include "worker/trainer/failure.h"
 #include "worker/trainer/job_folders.h"
 #include "worker/trainer/metric_queue.h"
@@ -32,6 +33,10 @@ struct RunOptions {
   std::ostream* out = nullptr;        // lines for people
 };
 
+// Training waits neither for the agent nor for the coordinator: metrics and commits leave from
+// threads of their own. A checkpoint that falls due while the last commit is not answered yet is
+// saved at the first step after the answer. Only three things wait: a step whose metrics find
+// `most_waiting_steps` before them, the end of the run, and a stop, within its grace.
 class AttemptRun {
  public:
   enum class End {
@@ -49,13 +54,23 @@ class AttemptRun {
   absl::Status CheckResumeFolder() const;
   absl::Status OpenEngine();
   absl::Status Train();
+  // Saves the last step and waits until it is committed.
+  absl::Status SaveLastStep();
+  // Ends as a stop asks for, within the grace; sets stopped_.
   absl::Status Stop();
+  absl::Status SaveBeforeStop();
   // Whether a checkpoint will be committed before the grace ends: if the longest one of this
   // attempt, and half of that again, fits into what is left of it. Unmeasured, it does not.
   bool HasTimeToSave() const;
+  absl::Duration GraceLeft() const;
   absl::Status TakeStep();
+  // Writes it and asks for its commit, which NoteCommit learns about later. One at a time.
   absl::Status SaveCheckpoint();
   absl::Status SaveProgress() const;
+  // Takes the answer to the commit under way, if it comes within `time_limit`.
+  absl::Status NoteCommit(absl::Duration time_limit);
+  // Waits for it until a stop is asked for.
+  absl::Status AwaitCommit();
   void RestoreProgress();
   absl::Status Complete();
   absl::Status ExportWeights();
@@ -77,9 +92,10 @@ class AttemptRun {
   v1::RunReport report_;
   std::vector<float> tokens_per_second_;  // one a step of this attempt, for the median
   absl::Duration last_line_ = -absl::InfiniteDuration();
-  int64_t checkpoint_step_ = 0;  // of the newest committed checkpoint
+  int64_t saved_step_ = 0;       // of the newest checkpoint, whether it is committed yet or not
   absl::Duration longest_save_;  // zero: none was saved
   MetricQueue metrics_;          // uses `link_`
+  Committer committer_;          // uses `link_` and `metrics_`
 };
 
 }  // namespace octavo::trainer

@@ -19,21 +19,31 @@ MetricQueue::~MetricQueue() {
 
 absl::Status MetricQueue::Add(Points points) {
   absl::MutexLock lock(&mutex_);
-  const auto has_room = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-    return !failed_.ok() || waiting_.size() < most_steps_;
-  };
-  mutex_.Await(absl::Condition(&has_room));
   if (failed_.ok()) waiting_.push_back(std::move(points));
   return failed_;
 }
 
-absl::Status MetricQueue::Flush() {
+bool MetricQueue::AwaitRoom(absl::Duration time_limit) {
   absl::MutexLock lock(&mutex_);
-  const auto sent = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-    return !failed_.ok() || waiting_.empty();
+  const auto has_room = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return !failed_.ok() || waiting_.size() < most_steps_;
   };
-  mutex_.Await(absl::Condition(&sent));
+  return mutex_.AwaitWithTimeout(absl::Condition(&has_room), time_limit);
+}
+
+absl::Status MetricQueue::Flush() {
+  AwaitSent(absl::InfiniteDuration());
+  absl::MutexLock lock(&mutex_);
   return failed_;
+}
+
+bool MetricQueue::AwaitSent(absl::Duration time_limit) {
+  absl::MutexLock lock(&mutex_);
+  const int64_t wanted = sent_ + static_cast<int64_t>(waiting_.size());
+  const auto sent = [this, wanted]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return !failed_.ok() || sent_ >= wanted;
+  };
+  return mutex_.AwaitWithTimeout(absl::Condition(&sent), time_limit);
 }
 
 void MetricQueue::Run() {
@@ -51,7 +61,9 @@ void MetricQueue::Run() {
     const absl::Status sent = send_(*next);
     absl::MutexLock lock(&mutex_);
     failed_ = sent;
-    if (sent.ok()) waiting_.pop_front();
+    if (!sent.ok()) continue;
+    waiting_.pop_front();
+    ++sent_;
   }
 }
 

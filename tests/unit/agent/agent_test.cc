@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/strip.h"
+#include "absl/time/clock.h"
 #include "tests/unit/agent/fake_coordinator.h"
 #include "tests/unit/agent/support.h"
 
@@ -28,6 +29,7 @@ class AgentTest : public ::testing::Test {
     config.worker_id = "worker-1";
     config.trainer = FakeTrainer();
     config.stop_grace = absl::Milliseconds(300);
+    config.out_of_contact_limit = out_of_contact_limit_;
     v1::Device device;
     device.set_kind("cpu");
     device.set_memory_bytes(1 << 20);
@@ -57,6 +59,7 @@ class AgentTest : public ::testing::Test {
 
   TemporaryFolder folder_;
   FakeCoordinator coordinator_;
+  absl::Duration out_of_contact_limit_;  // none
   std::unique_ptr<Agent> agent_;
 };
 
@@ -90,24 +93,36 @@ TEST_F(AgentTest, ACancelledJobIsStoppedAndReported) {
   EXPECT_FALSE(IsAlive(process));
 }
 
-TEST_F(AgentTest, ATrainerWhoseLeaseIsNotRenewedIsStopped) {
-  coordinator_.lease = absl::Milliseconds(900);
-  coordinator_.margin = absl::Milliseconds(100);
-  StartAgent();
-  const int process = StartWaitingJob();
-  coordinator_.RenewLeases(false);
-  ASSERT_TRUE(Comes([&] { return !IsAlive(process); }));
-  ASSERT_TRUE(Comes([&] { return coordinator_.ends().size() == 1; }));
-  EXPECT_EQ(coordinator_.ends()[0].failure().cause(), v1::FAILURE_CAUSE_WORKER_LOST);
-}
-
-TEST_F(AgentTest, ATrainerWhoseCoordinatorIsGoneForLongIsStopped) {
-  coordinator_.lease = absl::Milliseconds(900);
-  coordinator_.margin = absl::Milliseconds(100);
+// Ten leases long. The coordinator finds the same attempt, and had it ended there would be a
+// report.
+TEST_F(AgentTest, ALongAbsenceOfTheCoordinatorDoesNotDisturbTheTrainer) {
   StartAgent();
   const int process = StartWaitingJob();
   coordinator_.Stop();
-  EXPECT_TRUE(Comes([&] { return !IsAlive(process); }));
+  const absl::Time until = absl::Now() + absl::Seconds(2);
+  ASSERT_TRUE(Comes([&] { return absl::Now() > until; }));
+  EXPECT_TRUE(IsAlive(process));
+  coordinator_.Start();
+  ASSERT_TRUE(Comes([&] { return coordinator_.registrations() == 2; }));
+  ASSERT_TRUE(Comes([&] { return coordinator_.running().size() == 1; }));
+  EXPECT_TRUE(IsAlive(process));
+  EXPECT_EQ(coordinator_.last_registration().running_size(), 1);
+  EXPECT_THAT(coordinator_.ends(), IsEmpty());
+}
+
+TEST_F(AgentTest, ATrainerIsStoppedGentlyBeyondTheOutOfContactLimit) {
+  out_of_contact_limit_ = absl::Milliseconds(400);
+  StartAgent();
+  const int process = StartWaitingJob();
+  const int heartbeats = coordinator_.heartbeats();
+  ASSERT_TRUE(Comes([&] { return coordinator_.heartbeats() > heartbeats + 12; }));
+  EXPECT_TRUE(IsAlive(process)) << "every answered heartbeat is contact";
+  coordinator_.Stop();
+  ASSERT_TRUE(Comes([&] { return !IsAlive(process); }));
+  coordinator_.Start();
+  ASSERT_TRUE(Comes([&] { return coordinator_.ends().size() == 1; }));
+  EXPECT_EQ(coordinator_.ends()[0].failure().cause(), v1::FAILURE_CAUSE_WORKER_LOST);
+  EXPECT_THAT(coordinator_.ends()[0].failure().message(), HasSubstr("--out-of-contact-limit"));
 }
 
 TEST_F(AgentTest, AShortAbsenceOfTheCoordinatorDoesNotDisturbTheTrainer) {

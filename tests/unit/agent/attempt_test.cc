@@ -91,7 +91,7 @@ TEST_F(AttemptTest, AnExitWithoutAReportIsACrashWithItsCode) {
 TEST_F(AttemptTest, AStopEndsEvenAStubbornTrainerAndSaysWhy) {
   for (const auto& [reason, cause] :
        {std::pair(StopReason::kRequested, v1::FAILURE_CAUSE_CANCELLED),
-        std::pair(StopReason::kLeaseLapsed, v1::FAILURE_CAUSE_WORKER_LOST),
+        std::pair(StopReason::kOutOfContact, v1::FAILURE_CAUSE_WORKER_LOST),
         std::pair(StopReason::kShutdown, v1::FAILURE_CAUSE_WORKER_LOST)}) {
     RecordingSender sender;
     const auto attempt = Start("stubborn", &sender);

@@ -7,6 +7,7 @@ namespace octavo::agent {
 namespace {
 
 constexpr int kHeartbeatMs = 50;
+constexpr int kLeaseMs = 200;  // short, since a worker is not to care
 
 }  // namespace
 
@@ -33,10 +34,6 @@ void FakeCoordinator::Assign(const v1::Assignment& assignment) {
 void FakeCoordinator::Cancel(const v1::LeaseIdentity& lease_identity) {
   absl::MutexLock lock(&mutex_);
   cancelled_[lease_identity.job_id()] = lease_identity;
-}
-void FakeCoordinator::RenewLeases(bool renew) {
-  absl::MutexLock lock(&mutex_);
-  renew_ = renew;
 }
 void FakeCoordinator::KeepOnRegistration(bool keep) {
   absl::MutexLock lock(&mutex_);
@@ -87,8 +84,7 @@ grpc::Status FakeCoordinator::RegisterWorker(grpc::ServerContext*,
   if (reject_) return {grpc::StatusCode::FAILED_PRECONDITION, "incarnation x was replaced by y"};
   registrations_.push_back(*request);
   response->set_heartbeat_ms(kHeartbeatMs);
-  response->set_lease_ms(absl::ToInt64Milliseconds(lease));
-  response->set_lease_margin_ms(absl::ToInt64Milliseconds(margin));
+  response->set_lease_ms(kLeaseMs);
   if (keep_) *response->mutable_keep() = request->running();
   return grpc::Status::OK;
 }
@@ -103,7 +99,7 @@ v1::SessionResponse FakeCoordinator::Answer(const v1::SessionRequest& request) {
   for (const v1::LeaseIdentity& running : request.running()) {
     running_.push_back(running.job_id());
     listed.insert(running.job_id());
-    if (renew_) *response.add_renewed() = running;
+    *response.add_renewed() = running;
     assignments_.erase(running.job_id());
     if (cancelled_.count(running.job_id()) > 0) *response.add_stop() = running;
   }

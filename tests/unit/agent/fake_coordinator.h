@@ -24,11 +24,8 @@ class FakeCoordinator final : public v1::WorkerService::Service {
   void Stop();  // as if it were killed; Start begins anew with what the test has set
 
   // What it does from now on.
-  absl::Duration lease = absl::Seconds(15);
-  absl::Duration margin = absl::Seconds(3);
   void Assign(const v1::Assignment& assignment);  // repeated until the agent lists it
   void Cancel(const v1::LeaseIdentity& lease);    // repeated until it is no longer listed
-  void RenewLeases(bool renew);
   void KeepOnRegistration(bool keep);
   void Inspect(const v1::Inspect& inspect);  // once
   void RejectRegistrations();
@@ -68,7 +65,6 @@ class FakeCoordinator final : public v1::WorkerService::Service {
   std::map<std::string, v1::Assignment> assignments_ ABSL_GUARDED_BY(mutex_);  // by job
   std::map<std::string, v1::LeaseIdentity> cancelled_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::Inspect> to_inspect_ ABSL_GUARDED_BY(mutex_);
-  bool renew_ ABSL_GUARDED_BY(mutex_) = true;
   bool keep_ ABSL_GUARDED_BY(mutex_) = true;
   bool reject_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<v1::RegisterWorkerRequest> registrations_ ABSL_GUARDED_BY(mutex_);

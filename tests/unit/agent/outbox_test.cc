@@ -5,11 +5,13 @@
 
 #include <atomic>
 
+#include "absl/strings/match.h"
 #include "tests/unit/agent/support.h"
 
 namespace octavo::agent {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -167,7 +169,7 @@ TEST(Outbox, AFencedFactClosesItAndTellsOnce) {
   Outbox::Options options = MakeOptions();
   options.on_fenced = [&] { ++fenced; };
   Outbox outbox(options, &sender);
-  EXPECT_FALSE(outbox.BeginCheckpoint(1, "/x").ok());
+  EXPECT_TRUE(outbox.AddCheckpointBegun(1, "/x").ok());
   ASSERT_TRUE(outbox.AwaitClosed(kPatience));
   EXPECT_EQ(outbox.AddMetrics(Points(1)).code(), absl::StatusCode::kAborted);
   EXPECT_TRUE(Eventually([&] { return fenced == 1; }));
@@ -176,14 +178,140 @@ TEST(Outbox, AFencedFactClosesItAndTellsOnce) {
 
 TEST(Outbox, ARefusalIsHandedOnAndTheAttemptGoesOn) {
   RecordingSender sender([](const Fact& fact) -> absl::StatusOr<v1::CommitCheckpointResponse> {
-    if (std::holds_alternative<v1::BeginCheckpointRequest>(fact)) {
+    const auto* commit = std::get_if<v1::CommitCheckpointRequest>(&fact);
+    if (commit != nullptr && commit->checkpoint().step() == 1) {
       return absl::InvalidArgumentError("step 1 lies before the committed step 2");
     }
     return v1::CommitCheckpointResponse();
   });
   Outbox outbox(MakeOptions(), &sender);
-  EXPECT_EQ(outbox.BeginCheckpoint(1, "/x").code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_TRUE(outbox.CommitCheckpoint({}).ok());
+  v1::Checkpoint checkpoint;
+  checkpoint.set_step(1);
+  EXPECT_EQ(outbox.CommitCheckpoint(checkpoint).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  checkpoint.set_step(3);
+  EXPECT_TRUE(outbox.CommitCheckpoint(checkpoint).ok());
+}
+
+TEST(Outbox, TheBeginOfACheckpointIsToldWithoutWaiting) {
+  Gate gate;
+  RecordingSender sender([&](const Fact&) {
+    gate.Pass();
+    return v1::CommitCheckpointResponse();
+  });
+  Outbox outbox(MakeOptions(), &sender);
+  EXPECT_TRUE(outbox.AddCheckpointBegun(7, "/x").ok());  // while nothing is answered
+  std::thread trainer([&] { EXPECT_TRUE(outbox.CommitCheckpoint({}).ok()); });
+  gate.Open();
+  trainer.join();
+  const std::vector<Fact> delivered = sender.delivered();
+  ASSERT_EQ(delivered.size(), 2u);
+  EXPECT_EQ(std::get<v1::BeginCheckpointRequest>(delivered[0]).step(), 7);
+}
+
+// Training goes on while a commit waits: for each batch that is sent, more is there.
+TEST(Outbox, ACommitWaitsForNoMetricsThatCameAfterIt) {
+  Outbox* outbox = nullptr;
+  std::atomic<int64_t> step{1};
+  std::atomic<bool> over{false};
+  RecordingSender sender([&](const Fact& fact) {
+    if (std::holds_alternative<v1::PushMetricsRequest>(fact) && !over) {
+      EXPECT_TRUE(outbox->AddMetrics(Points(++step)).ok());
+    }
+    return v1::CommitCheckpointResponse();
+  });
+  Outbox one(MakeOptions(), &sender);
+  outbox = &one;
+  EXPECT_TRUE(one.AddMetrics(Points(1)).ok());
+  EXPECT_TRUE(one.CommitCheckpoint({}).ok());
+  over = true;
+}
+
+TEST(Outbox, LogsAndMetricsTakeTurns) {
+  Outbox* outbox = nullptr;
+  RecordingSender sender([&](const Fact& fact) {
+    if (std::holds_alternative<v1::PushMetricsRequest>(fact)) {
+      (void)outbox->AddMetrics(Points(1));
+    }
+    return v1::CommitCheckpointResponse();
+  });
+  Outbox one(MakeOptions(), &sender);
+  outbox = &one;
+  EXPECT_TRUE(one.AddMetrics(Points(1)).ok());
+  one.AddLog("line", 0);
+  EXPECT_TRUE(Eventually([&] { return sender.Lines().size() == 1; }));
+}
+
+// gRPC's words for a message above the limit; octavod's own mean that it is busy.
+TEST(Outbox, AFactThatIsTooLargeIsNotRepeatedAndABusyCoordinatorIsAskedAgain) {
+  std::atomic<int> busy{0};
+  RecordingSender sender([&](const Fact& fact) -> absl::StatusOr<v1::CommitCheckpointResponse> {
+    if (std::holds_alternative<v1::PushLogsRequest>(fact)) {
+      return absl::ResourceExhaustedError("Received message larger than max (70000 vs. 65536)");
+    }
+    if (++busy == 1) return absl::ResourceExhaustedError("the queue is full; try again");
+    return v1::CommitCheckpointResponse();
+  });
+  Outbox outbox(MakeOptions(), &sender);
+  outbox.AddLog("line", 0);
+  outbox.AddFinished(std::nullopt, {});
+  ASSERT_TRUE(outbox.AwaitClosed(kPatience));
+  EXPECT_EQ(busy, 2);
+}
+
+TEST(Outbox, ARefusedLogBatchLeavesItsNumberToTheNext) {
+  RecordingSender sender([&](const Fact& fact) -> absl::StatusOr<v1::CommitCheckpointResponse> {
+    const auto* logs = std::get_if<v1::PushLogsRequest>(&fact);
+    if (logs != nullptr && logs->lines(0).text() == "bad") {
+      return absl::InvalidArgumentError("lines.text: \"bad\"");
+    }
+    return v1::CommitCheckpointResponse();
+  });
+  Outbox outbox(MakeOptions(), &sender);
+  const auto tells = [&](const std::string& line) {
+    const int before = sender.tries();
+    outbox.AddLog(line, 0);
+    EXPECT_TRUE(Eventually([&] { return sender.tries() > before; }));
+  };
+  tells("first");
+  tells("bad");
+  EXPECT_TRUE(Eventually([&] {
+    tells("next");
+    return absl::StrContains(sender.Lines().back(), "next") && sender.Lines().size() > 2;
+  }));
+  EXPECT_THAT(sender.Lines(), Contains(HasSubstr("1 lines dropped: the coordinator refused")));
+  int64_t next = 0;
+  for (const auto& r : sender.Delivered<v1::PushLogsRequest>()) EXPECT_EQ(r.sequence(), next++);
+}
+
+TEST(Outbox, AMetricThatTheCoordinatorDoesNotKnowCostsNoOther) {
+  RecordingSender sender([&](const Fact& fact) -> absl::StatusOr<v1::CommitCheckpointResponse> {
+    const auto* metrics = std::get_if<v1::PushMetricsRequest>(&fact);
+    if (metrics == nullptr) return v1::CommitCheckpointResponse();
+    for (const v1::MetricPoint& point : metrics->points()) {
+      if (point.name() != "train/new") continue;
+      return absl::InvalidArgumentError(
+          "points.name: \"train/new\" is not a metric of this version");
+    }
+    return v1::CommitCheckpointResponse();
+  });
+  Outbox outbox(MakeOptions(), &sender);
+  for (int64_t step = 1; step <= 5; ++step) {
+    std::vector<v1::MetricPoint> points = Points(step);
+    points.push_back(points[0]);
+    points[0].set_name("train/new");
+    ASSERT_TRUE(outbox.AddMetrics(points).ok());
+  }
+  outbox.AddFinished(std::nullopt, {});
+  ASSERT_TRUE(outbox.AwaitClosed(kPatience));
+  std::vector<int64_t> steps;
+  for (const auto& request : sender.Delivered<v1::PushMetricsRequest>()) {
+    for (const v1::MetricPoint& point : request.points()) {
+      EXPECT_EQ(point.name(), "train/loss");
+      steps.push_back(point.step());
+    }
+  }
+  EXPECT_THAT(steps, ElementsAre(1, 2, 3, 4, 5));
 }
 
 TEST(Outbox, ACommitThatWasAskedForIsSentThoughTheTrainerIsGone) {

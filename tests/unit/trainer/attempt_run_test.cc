@@ -10,6 +10,10 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/strip.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "proto/support/job_spec.h"
@@ -23,6 +27,7 @@ namespace fs = std::filesystem;
 using End = AttemptRun::End;  // Run is a member of testing::Test
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 // What the counting engine is to do; shared between the test and its engines.
 struct Script {
@@ -34,9 +39,10 @@ struct Script {
   bool out_of_memory = false;   // throws std::bad_alloc instead
   bool throws = false;          // throws another exception, in Prepare or in a step
   StopRequest* stop = nullptr;  // set in step `stop_step`, now
-  SimulatedClock* clock = nullptr;
-  absl::Duration save_time;
   int64_t stop_step = 0;
+  const Clock* now = nullptr;
+  std::function<void(int64_t step)> in_step;
+  std::function<void()> in_save;
 };
 
 absl::Status MakeFolderWithFile(const std::string& folder, const std::string& content) {
@@ -58,8 +64,9 @@ class CountingEngine final : public engine::Engine {
     if (report.step == script_.failing_step) return script_.step;
     if (script_.throws) throw std::runtime_error("type must be number, but is string");
     if (report.step == script_.stop_step) {
-      script_.stop->Set(absl::ToInt64Nanoseconds(script_.clock->Monotonic()));
+      script_.stop->Set(absl::ToInt64Nanoseconds(script_.now->Monotonic()));
     }
+    if (script_.in_step) script_.in_step(report.step);
     report.loss = 5.0 - 0.1 * static_cast<double>(report.step);
     report.step_tokens = 100;
     report.total_tokens = 100 * report.step;
@@ -69,7 +76,7 @@ class CountingEngine final : public engine::Engine {
   }
   absl::StatusOr<std::string> SaveCheckpoint(const std::string& folder) override {
     if (!script_.save.ok()) return script_.save;
-    script_.clock->Advance(script_.save_time);
+    if (script_.in_save) script_.in_save();
     if (fs::exists(folder)) return absl::AlreadyExistsError(folder);
     const std::string manifest = "step " + std::to_string(completed_);
     RETURN_IF_ERROR(MakeFolderWithFile(folder, manifest));
@@ -113,7 +120,7 @@ class RunTest : public ::testing::Test {
   }
   End Execute() {
     script_.stop = &stop_;
-    script_.clock = &clock_;
+    script_.now = clock_;
     AgentLink link(agent_->address(), absl::Seconds(20));
     octavo::trainer::AttemptRun run(
         *link.Begin(), &link,
@@ -125,9 +132,10 @@ class RunTest : public ::testing::Test {
            if (prepare_throws_) throw std::runtime_error("[json.exception] cannot use at()");
            return std::make_unique<CountingEngine>(script_, spec.steps);
          },
-         .clock = &clock_,
+         .clock = clock_,
          .stop = &stop_,
-         .stop_grace = absl::Seconds(5),
+         .stop_grace = stop_grace_,
+         .most_waiting_steps = most_waiting_steps_,
          .out = &out_});
     return run.Execute();
   }
@@ -147,11 +155,32 @@ class RunTest : public ::testing::Test {
   }
   v1::Failure FailureOf(End end) const {
     EXPECT_EQ(end, End::kReported);
-    EXPECT_TRUE(agent_->finished.has_value());
-    return agent_->finished.value_or(v1::FinishRequest()).failure();
+    EXPECT_TRUE(agent_->finished().has_value());
+    return agent_->finished().value_or(v1::FinishRequest()).failure();
   }
 
-  SimulatedClock clock_;
+  void SavesTake(absl::Duration time) {
+    script_.in_save = [this, time] { simulated_clock_.Advance(time); };
+  }
+  // Each step's metrics came, once and in order, and before the commit that covers them.
+  void ExpectMetricsBeforeTheirCommits(int64_t steps) const {
+    int64_t next = 1;
+    for (const std::string& call : agent_->calls()) {
+      int64_t step = 0;
+      if (absl::SimpleAtoi(absl::StripPrefix(call, "metrics "), &step)) {
+        EXPECT_EQ(step, next++);
+      } else if (absl::SimpleAtoi(absl::StripPrefix(call, "commit "), &step)) {
+        EXPECT_LT(step, next);
+      }
+    }
+    EXPECT_EQ(next, steps + 1);
+  }
+
+  SimulatedClock simulated_clock_;
+  const SystemClock system_clock_;
+  const Clock* clock_ = &simulated_clock_;
+  absl::Duration stop_grace_ = absl::Seconds(5);
+  int64_t most_waiting_steps_ = 1000;
   const testing_support::TemporaryFolder temporary_;
   const std::string folder_ = temporary_.path();
   std::unique_ptr<FakeAgent> agent_;
@@ -163,11 +192,11 @@ class RunTest : public ::testing::Test {
 
 TEST_F(RunTest, TrainsCheckpointsExportsAndReports) {
   ASSERT_EQ(Execute(), End::kReported);
-  EXPECT_THAT(agent_->calls,
-              ElementsAre("metrics 1", "metrics 2", "begin 2", "commit 2", "metrics 3", "metrics 4",
-                          "begin 4", "commit 4", "finish"));
-  const v1::RunReport& report = agent_->finished->report();
-  EXPECT_FALSE(agent_->finished->has_failure());
+  EXPECT_THAT(agent_->calls_but_metrics(),
+              ElementsAre("begin 2", "commit 2", "begin 4", "commit 4", "finish"));
+  ExpectMetricsBeforeTheirCommits(4);
+  const v1::RunReport report = agent_->finished()->report();
+  EXPECT_FALSE(agent_->finished()->has_failure());
   EXPECT_EQ(report.steps(), 4);
   EXPECT_EQ(report.tokens(), 400);
   EXPECT_DOUBLE_EQ(report.final_loss(), 4.6);
@@ -180,14 +209,14 @@ TEST_F(RunTest, TrainsCheckpointsExportsAndReports) {
   const auto json =
       nlohmann::json::parse(ReadFile(Root() + "/report.epoch-3.json", 1 << 20).value());
   EXPECT_EQ(json["steps"], 4);
-  EXPECT_EQ(agent_->committed[0].manifest_sha256(), Sha256Of("step 2"));
+  EXPECT_EQ(agent_->committed()[0].manifest_sha256(), Sha256Of("step 2"));
 }
 
 TEST_F(RunTest, WithoutAnIntervalOnlyTheLastStepIsSaved) {
   agent_->assignment.mutable_spec()->mutable_stages(0)->mutable_checkpoint()->set_every_steps(0);
   ASSERT_EQ(Execute(), End::kReported);
-  EXPECT_EQ(agent_->committed.size(), 1u);
-  EXPECT_EQ(agent_->committed[0].step(), 4);
+  EXPECT_EQ(agent_->committed().size(), 1u);
+  EXPECT_EQ(agent_->committed()[0].step(), 4);
 }
 
 TEST_F(RunTest, NoExportIsMadeWhenNoneIsWanted) {
@@ -195,7 +224,7 @@ TEST_F(RunTest, NoExportIsMadeWhenNoneIsWanted) {
       "none");
   ASSERT_EQ(Execute(), End::kReported);
   EXPECT_FALSE(fs::exists(Root() + "/export.epoch-3"));
-  EXPECT_EQ(agent_->finished->report().export_folder(), "");
+  EXPECT_EQ(agent_->finished()->report().export_folder(), "");
 }
 
 TEST_F(RunTest, TheExportOfAnEarlierAttemptIsSweptAndItsFilesAreNotTouchedLater) {
@@ -223,21 +252,21 @@ TEST_F(RunTest, AResumedRunSweepsWhatWasNeverCommitted) {
   EXPECT_FALSE(fs::exists(CheckpointFolder(3, 2)));
   EXPECT_TRUE(fs::exists(CheckpointFolder(2, 1)));
   EXPECT_TRUE(fs::exists(CheckpointFolder(1, 1)));
-  EXPECT_EQ(agent_->committed.size(), 1u);
+  EXPECT_EQ(agent_->committed().size(), 1u);
 }
 
 TEST_F(RunTest, ARunThatResumesAtItsEndReportsTheFiguresOfTheLastStep) {
   ASSERT_EQ(Execute(), End::kReported);
-  const double loss = agent_->finished->report().final_loss();
+  const double loss = agent_->finished()->report().final_loss();
   ResumeFrom(4, 3);
   agent_->assignment.mutable_lease()->set_epoch(4);
-  agent_->calls.clear();
+  agent_->ForgetCalls();
   ASSERT_EQ(Execute(), End::kReported);
-  EXPECT_THAT(agent_->calls, ElementsAre("finish")) << "nothing is saved twice";
-  EXPECT_EQ(agent_->finished->report().final_loss(), loss);
-  EXPECT_EQ(agent_->finished->report().tokens(), 400);
-  EXPECT_EQ(agent_->finished->report().steps(), 4);
-  EXPECT_EQ(agent_->finished->report().checkpoint_folder(), CheckpointFolder(4, 3));
+  EXPECT_THAT(agent_->calls(), ElementsAre("finish")) << "nothing is saved twice";
+  EXPECT_EQ(agent_->finished()->report().final_loss(), loss);
+  EXPECT_EQ(agent_->finished()->report().tokens(), 400);
+  EXPECT_EQ(agent_->finished()->report().steps(), 4);
+  EXPECT_EQ(agent_->finished()->report().checkpoint_folder(), CheckpointFolder(4, 3));
 }
 
 TEST_F(RunTest, ADamagedCheckpointIsAFaultOfTheStorage) {
@@ -273,7 +302,7 @@ TEST_F(RunTest, ErrorsBecomeCauses) {
 TEST_F(RunTest, AFullDiskIsAFaultOfTheStorageAndCommitsNothing) {
   script_.save = absl::ResourceExhaustedError("writing x: No space left on device");
   EXPECT_EQ(FailureOf(Execute()).cause(), v1::FAILURE_CAUSE_STORAGE);
-  EXPECT_TRUE(agent_->committed.empty());
+  EXPECT_TRUE(agent_->committed().empty());
 }
 
 TEST_F(RunTest, AnUnwritableOutputFolderIsAFaultOfTheStorage) {
@@ -299,51 +328,142 @@ TEST_F(RunTest, AProgressFileThatIsNoneIsIgnored) {
     ResumeFrom(4, 2);
     ASSERT_TRUE(WriteFileAtomically(Root() + "/progress.epoch-2.json", text).ok());
     ASSERT_EQ(Execute(), End::kReported) << text;
-    EXPECT_EQ(agent_->finished->report().tokens(), 0) << text;
+    EXPECT_EQ(agent_->finished()->report().tokens(), 0) << text;
   }
 }
 
 TEST_F(RunTest, AStopSavesACheckpointThatFitsIntoTheGrace) {
-  script_.save_time = absl::Seconds(2);
+  SavesTake(absl::Seconds(2));
   script_.stop_step = 3;
   EXPECT_EQ(Execute(), End::kStopped);
-  EXPECT_THAT(agent_->calls, ElementsAre("metrics 1", "metrics 2", "begin 2", "commit 2",
-                                         "metrics 3", "begin 3", "commit 3"));
+  EXPECT_THAT(agent_->calls_but_metrics(),
+              ElementsAre("begin 2", "commit 2", "begin 3", "commit 3"));
+  ExpectMetricsBeforeTheirCommits(3);
 }
 
 TEST_F(RunTest, AStopRightAfterACheckpointSavesNoSecondOne) {
   script_.stop_step = 2;
-  script_.save_time = absl::Seconds(1);
+  SavesTake(absl::Seconds(1));
   EXPECT_EQ(Execute(), End::kStopped);
-  EXPECT_THAT(agent_->calls, ElementsAre("metrics 1", "metrics 2", "begin 2", "commit 2"));
+  EXPECT_THAT(agent_->calls_but_metrics(), ElementsAre("begin 2", "commit 2"));
 }
 
 TEST_F(RunTest, AStopWaitsForNoCheckpointOfUnknownLength) {
   script_.stop_step = 1;
   EXPECT_EQ(Execute(), End::kStopped);
-  EXPECT_THAT(agent_->calls, ElementsAre("metrics 1"));
+  EXPECT_THAT(agent_->calls(), ElementsAre("metrics 1"));
 }
 
 TEST_F(RunTest, AStopGoesOnWhenItsCheckpointIsRefused) {
-  script_.save_time = absl::Seconds(2);
+  SavesTake(absl::Seconds(2));
   script_.stop_step = 3;
-  agent_->refuse_begin_of_step = 3;
+  agent_->refuse_commit_of_step = 3;
   EXPECT_EQ(Execute(), End::kStopped);
   EXPECT_THAT(out_.str(), HasSubstr("could not save a checkpoint"));
 }
 
 TEST_F(RunTest, AStopIsObeyedBetweenStepsWithoutAReport) {
   script_.stop_step = 3;
-  script_.save_time = absl::Seconds(4);  // half of that again is beyond the 5 of the grace
+  SavesTake(absl::Seconds(4));  // half of that again is beyond the 5 of the grace
   EXPECT_EQ(Execute(), End::kStopped);
-  EXPECT_THAT(agent_->calls,
-              ElementsAre("metrics 1", "metrics 2", "begin 2", "commit 2", "metrics 3"));
+  EXPECT_THAT(agent_->calls_but_metrics(), ElementsAre("begin 2", "commit 2"));
+  ExpectMetricsBeforeTheirCommits(3);
+}
+
+// Blocks an agent's call until the trainer gives it up, or the test opens the gate.
+class Gate {
+ public:
+  void Open() { open_.Notify(); }
+  bool Pass(const grpc::ServerContext& context) {
+    while (!open_.WaitForNotificationWithTimeout(absl::Milliseconds(5))) {
+      if (context.IsCancelled()) return false;
+    }
+    return true;
+  }
+
+ private:
+  absl::Notification open_;
+};
+
+TEST_F(RunTest, TrainingGoesOnWhileTheCoordinatorIsAway) {
+  constexpr int64_t kSteps = 60;
+  agent_->assignment.mutable_spec()->mutable_stages(0)->set_steps(kSteps);
+  Gate coordinator;
+  agent_->hold_commit = [&](const grpc::ServerContext& context, int64_t) {
+    return coordinator.Pass(context);
+  };
+  script_.in_step = [&](int64_t step) {
+    if (step == 7) coordinator.Open();
+    // From then on an answer takes a few steps.
+    if (step > 7) absl::SleepFor(absl::Milliseconds(2));
+  };
+  ASSERT_EQ(Execute(), End::kReported);
+  ExpectMetricsBeforeTheirCommits(kSteps);
+  const std::vector<v1::Checkpoint> committed = agent_->committed();
+  ASSERT_GE(committed.size(), 3u);
+  EXPECT_EQ(committed[0].step(), 2);
+  EXPECT_GT(committed[1].step(), 6) << "what fell due during the outage was postponed";
+  EXPECT_LT(committed[1].step(), kSteps) << "and saved once the commit was answered";
+  EXPECT_EQ(committed.back().step(), kSteps);
+  EXPECT_EQ(agent_->finished()->report().steps(), kSteps);
+}
+
+TEST_F(RunTest, NothingIsExportedOrReportedBeforeTheLastCommitIsAnswered) {
+  agent_->hold_commit = [&](const grpc::ServerContext&, int64_t step) {
+    if (step == 4) absl::SleepFor(absl::Milliseconds(100));
+    EXPECT_FALSE(fs::exists(Root() + "/export.epoch-3"));
+    EXPECT_FALSE(fs::exists(Root() + "/report.epoch-3.json"));
+    return true;
+  };
+  ASSERT_EQ(Execute(), End::kReported);
+  EXPECT_TRUE(fs::exists(Root() + "/export.epoch-3"));
+}
+
+TEST_F(RunTest, AStopDuringAnOutageEndsWithinTheGrace) {
+  clock_ = &system_clock_;
+  stop_grace_ = absl::Milliseconds(400);
+  script_.in_save = [] { absl::SleepFor(absl::Milliseconds(1)); };
+  script_.stop_step = 3;
+  agent_->hold_commit = [](const grpc::ServerContext& context, int64_t) {
+    return Gate().Pass(context);
+  };
+  EXPECT_EQ(Execute(), End::kStopped);
+  EXPECT_LT(system_clock_.Monotonic() - stop_.since(), 10 * stop_grace_);
+  EXPECT_THAT(agent_->calls_but_metrics(), ElementsAre("begin 2", "commit 2"));
+  EXPECT_THAT(agent_->committed(), IsEmpty());
+}
+
+// The agent has no room for metrics; the trainer waits with a step's metrics in its hands.
+TEST_F(RunTest, AStopIsObeyedWhileMetricsWait) {
+  clock_ = &system_clock_;
+  stop_grace_ = absl::Milliseconds(200);
+  most_waiting_steps_ = 2;
+  agent_->hold_metrics = [&](const grpc::ServerContext& context, int64_t) {
+    stop_.Set(absl::ToInt64Nanoseconds(system_clock_.Monotonic()));
+    return Gate().Pass(context);
+  };
+  agent_->assignment.mutable_spec()->mutable_stages(0)->mutable_checkpoint()->set_every_steps(0);
+  agent_->assignment.mutable_spec()->mutable_stages(0)->set_steps(1000000);
+  EXPECT_EQ(Execute(), End::kStopped);
+  EXPECT_THAT(agent_->calls(), IsEmpty()) << "and no checkpoint without its metrics";
+}
+
+TEST_F(RunTest, AFailureIsReportedAfterTheCommitUnderWay) {
+  script_.failing_step = 3;
+  script_.step = absl::OutOfRangeError("loss is NaN");
+  agent_->hold_commit = [](const grpc::ServerContext&, int64_t) {
+    absl::SleepFor(absl::Milliseconds(100));
+    return true;
+  };
+  EXPECT_EQ(FailureOf(Execute()).cause(), v1::FAILURE_CAUSE_NON_FINITE);
+  EXPECT_EQ(agent_->committed().size(), 1u);
+  EXPECT_THAT(agent_->calls_but_metrics(), ElementsAre("begin 2", "commit 2", "finish"));
 }
 
 TEST_F(RunTest, AFencedCommitEndsTheRunWithoutAReport) {
   agent_->on_commit = {grpc::StatusCode::FAILED_PRECONDITION, "LEASE_FENCED: epoch 3"};
   EXPECT_EQ(Execute(), End::kAgentLost);
-  EXPECT_EQ(agent_->calls.back(), "commit 2");
+  EXPECT_THAT(agent_->calls_but_metrics(), ElementsAre("begin 2", "commit 2"));
 }
 
 TEST_F(RunTest, ALostAgentEndsTheRun) {

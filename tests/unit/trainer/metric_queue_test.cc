@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <thread>
+#include <atomic>
 #include <vector>
 
 #include "absl/synchronization/notification.h"
@@ -35,7 +35,7 @@ TEST(MetricQueue, SendsEverythingInOrder) {
 }
 
 // The agent stands still; the trainer goes on until the limit.
-TEST(MetricQueue, KeepsNobodyWaitingBelowItsLimit) {
+TEST(MetricQueue, HasRoomBelowItsLimit) {
   absl::Notification agent_goes_on;
   int sent = 0;
   MetricQueue queue(
@@ -45,18 +45,35 @@ TEST(MetricQueue, KeepsNobodyWaitingBelowItsLimit) {
         return absl::OkStatus();
       },
       3);
-  for (int64_t step = 1; step <= 3; ++step) EXPECT_TRUE(queue.Add(PointsOf(step)).ok());
+  for (int64_t step = 1; step <= 3; ++step) {
+    EXPECT_TRUE(queue.AwaitRoom(absl::ZeroDuration()));
+    EXPECT_TRUE(queue.Add(PointsOf(step)).ok());
+  }
   EXPECT_EQ(sent, 0);
-  absl::Notification added;
-  std::thread trainer([&] {
-    EXPECT_TRUE(queue.Add(PointsOf(4)).ok());
-    added.Notify();
-  });
-  EXPECT_FALSE(added.WaitForNotificationWithTimeout(absl::Milliseconds(50))) << "4 are too many";
+  EXPECT_FALSE(queue.AwaitRoom(absl::Milliseconds(50))) << "4 are too many";
+  EXPECT_FALSE(queue.AwaitSent(absl::Milliseconds(50)));
   agent_goes_on.Notify();
-  trainer.join();
+  EXPECT_TRUE(queue.AwaitRoom(absl::InfiniteDuration()));
   EXPECT_TRUE(queue.Flush().ok());
-  EXPECT_EQ(sent, 4);
+  EXPECT_TRUE(queue.AwaitSent(absl::ZeroDuration()));
+  EXPECT_EQ(sent, 3);
+}
+
+// Training goes on meanwhile, so something always waits: a flush must end all the same.
+TEST(MetricQueue, AFlushDoesNotWaitForWhatIsAddedAfterIt) {
+  MetricQueue* training = nullptr;
+  std::atomic<int64_t> step{1};
+  std::atomic<bool> over{false};
+  MetricQueue queue(
+      [&](const MetricQueue::Points&) {
+        // Before one step is sent, the next is there.
+        return over ? absl::OkStatus() : training->Add(PointsOf(++step));
+      },
+      9);
+  training = &queue;
+  ASSERT_TRUE(queue.Add(PointsOf(1)).ok());
+  EXPECT_TRUE(queue.AwaitSent(absl::Seconds(20)));
+  over = true;
 }
 
 TEST(MetricQueue, TellsAnErrorToWhoeverComesNextAndSendsNoMore) {
