@@ -144,7 +144,7 @@ void AddServerFlags(Flags& flags, Config* config) {
                "Messages that wait for a worker to read them");
 }
 
-void AddCoreFlags(Flags& flags, rpc::CoreLoopOptions* loop) {
+void AddCoreFlags(Flags& flags, loop::CoreLoopOptions* loop) {
   flags.Duration("--heartbeat", &loop->core.heartbeat, "How often a worker reports");
   flags.Duration("--lease", &loop->core.lease, "How long an attempt may run without being renewed");
   flags.Duration("--lease-margin", &loop->core.lease_margin,
@@ -180,7 +180,7 @@ std::string CheckTogether(const Config& config) {
   if (!config.metrics_listen.empty() && !IsAddress(config.metrics_listen)) {
     return absl::StrCat("--metrics-listen \"", config.metrics_listen, "\" is not host:port");
   }
-  const rpc::CoreLoopOptions& loop = config.coordinator.loop;
+  const loop::CoreLoopOptions& loop = config.coordinator.loop;
   const core::Settings& core = loop.core;
   if (core.lease_margin >= core.lease) return "--lease-margin must be shorter than --lease";
   // The rule of core::Settings: clocks may run a tenth fast or slow.

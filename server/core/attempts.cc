@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "proto/support/job_state.h"
-#include "server/core/state.h"
+#include "server/core/decision.h"
 
 namespace octavo::core {
 namespace {
@@ -25,88 +25,75 @@ bool IsRetried(v1::FailureCause cause) {
 
 }  // namespace
 
-v1::WorkerIdentity State::HolderOf(const v1::Job& job) const {
-  v1::WorkerIdentity holder;
-  const v1::Attempt& attempt = job.attempts(job.attempts_size() - 1);
-  holder.set_worker_id(attempt.worker_id());
-  holder.set_incarnation(attempt.incarnation());
-  return holder;
+v1::LeaseIdentity LeaseIdentityOf(const v1::Job& job) {
+  const v1::Attempt& attempt = LastAttempt(job);
+  v1::LeaseIdentity lease;
+  lease.mutable_worker()->set_worker_id(attempt.worker_id());
+  lease.mutable_worker()->set_incarnation(attempt.incarnation());
+  lease.set_job_id(job.id());
+  lease.set_epoch(job.epoch());
+  return lease;
 }
 
-v1::Assignment State::MakeAssignment(const JobRecord& record) const {
-  const v1::Job& job = record.job;
+bool Holds(const v1::LeaseIdentity& identity, const Lease* granted) {
+  return granted != nullptr && !granted->over && granted->epoch == identity.epoch() &&
+         SameIdentity(granted->holder, identity.worker());
+}
+
+std::string BaselineOf(const v1::Job& job) {
+  return job.spec().stages_size() == 0 ? "" : job.spec().stages(0).divergence().baseline_job();
+}
+
+v1::Assignment MakeAssignment(const v1::Job& job, const JobPointer& baseline) {
   v1::Assignment assignment;
-  *assignment.mutable_lease()->mutable_worker() = HolderOf(job);
-  assignment.mutable_lease()->set_job_id(job.id());
-  assignment.mutable_lease()->set_epoch(job.epoch());
+  *assignment.mutable_lease() = LeaseIdentityOf(job);
   *assignment.mutable_spec() = job.spec();
   if (job.has_checkpoint()) *assignment.mutable_resume_from() = job.checkpoint();
-  assignment.set_device_index(job.attempts(job.attempts_size() - 1).device_index());
-  if (job.spec().stages_size() > 0) {
-    const v1::Job* baseline = FindJob(job.spec().stages(0).divergence().baseline_job());
-    if (baseline != nullptr) *assignment.mutable_baseline() = *baseline;
-  }
+  assignment.set_device_index(LastAttempt(job).device_index());
+  if (baseline != nullptr) *assignment.mutable_baseline() = baseline->job;
   return assignment;
 }
 
-JobRecord* State::FindLeased(const v1::LeaseIdentity& lease) {
-  JobRecord* record = Find(lease.job_id());
-  if (record == nullptr || !record->lease) return nullptr;
-#ifndef OCTAVO_PLANTED_BUG_NO_EPOCH_CHECK
-  if (record->job.epoch() != lease.epoch()) return nullptr;
-#endif
-  const v1::WorkerIdentity holder = HolderOf(record->job);
-  const bool holds = holder.worker_id() == lease.worker().worker_id() &&
-                     holder.incarnation() == lease.worker().incarnation();
-  return holds ? record : nullptr;
-}
-
-void State::BeginAttempt(JobRecord* record, WorkerRecord* worker, int32_t device_index) {
-  RemovePending(record);
+void Decision::BeginAttempt(const JobPointer& pending, const WorkerRecord& worker,
+                            int32_t device_index) {
+  JobRecord* const record = overlay_.Change(pending);
   v1::Job& job = record->job;
   job.set_epoch(job.epoch() + 1);
   v1::Attempt& attempt = *job.add_attempts();
   attempt.set_id(absl::StrCat(job.id(), ".", job.epoch()));
   attempt.set_epoch(job.epoch());
-  attempt.set_worker_id(worker->identity.worker_id());
-  attempt.set_incarnation(worker->identity.incarnation());
+  attempt.set_worker_id(worker.identity.worker_id());
+  attempt.set_incarnation(worker.identity.incarnation());
   attempt.set_device_index(device_index);
   attempt.set_start_step(job.checkpoint().step());
-  *attempt.mutable_start_time() = ToTimestamp(wall_);
+  *attempt.mutable_start_time() = ToTimestamp(moment_.wall);
   if (!job.has_start_time()) *job.mutable_start_time() = attempt.start_time();
   job.set_state(v1::JOB_STATE_RUNNING);
-  job.clear_pending_reason();
+  overlay_.Grant(*record, {.job_id = job.id(),
+                           .epoch = job.epoch(),
+                           .holder = worker.identity,
+                           .device_kind = job.spec().resources().device_kind(),
+                           .device_index = device_index,
+                           .ends = fleet_.now() + settings_.lease,
+                           .assign_until = fleet_.now() + settings_.lease,
+                           .over = std::nullopt});
+  ++overlay_.counters.attempts_started;
 
-  record->lease = Lease{.ends = now_ + settings_.lease, .assign_until = now_ + settings_.lease};
-  next_lapse_ = std::min(next_lapse_, LapseOf(*record->lease));
-  leased_[record->order] = record;
-  worker->leases.insert(record->order);
-  ++counters_.attempts_started;
-  Touch(record);
-
-  Signal& signal = effects_.signals.emplace_back(Signal{worker->identity, {}});
-  signal.message.set_acknowledged_sequence(worker->sequence);
-  *signal.message.add_assignments() = MakeAssignment(*record);
+  Signal& signal = signals_.emplace_back(Signal{worker.identity, {}});
+  signal.message.set_acknowledged_sequence(worker.sequence);
+  *signal.message.add_assignments() = MakeAssignment(job, overlay_.Find(BaselineOf(job)));
 }
 
-// `failure` null: it succeeded. A job that is being cancelled becomes CANCELLED however its attempt
-// ended.
-void State::EndAttempt(JobRecord* record, const v1::Failure* failure, const v1::RunReport* report) {
+void Decision::EndAttempt(const JobPointer& leased, const v1::Failure* failure,
+                          const v1::RunReport* report) {
+  JobRecord* const record = overlay_.Change(leased);
   v1::Job& job = record->job;
   v1::Attempt& attempt = *job.mutable_attempts(job.attempts_size() - 1);
-  *attempt.mutable_end_time() = ToTimestamp(wall_);
+  *attempt.mutable_end_time() = ToTimestamp(moment_.wall);
   if (failure != nullptr) {
     *attempt.mutable_failure() = *failure;
-    ++counters_.attempts_failed[failure->cause()];
+    ++overlay_.counters.attempts_failed[failure->cause()];
   }
-  if (WorkerRecord* worker = FindWorker(HolderOf(job)); worker != nullptr) {
-    worker->leases.erase(record->order);
-  }
-  record->lease.reset();
-  leased_.erase(record->order);
-  fleet_changed_ = true;
-  Touch(record);
-
   if (job.state() == v1::JOB_STATE_CANCELLING) {
     job.set_state(v1::JOB_STATE_CANCELLED);
   } else if (failure == nullptr) {
@@ -115,22 +102,16 @@ void State::EndAttempt(JobRecord* record, const v1::Failure* failure, const v1::
   } else {
     Retry(record, *failure);
   }
-  if (IsTerminal(job.state())) {
-    *job.mutable_end_time() = ToTimestamp(wall_);
-    record->log.reset();
-  }
+  if (IsTerminal(job.state())) *job.mutable_end_time() = ToTimestamp(moment_.wall);
 }
 
-void State::Retry(JobRecord* record, const v1::Failure& failure) {
+void Decision::Retry(JobRecord* record, const v1::Failure& failure) {
   v1::Job& job = record->job;
   const int32_t restarts = job.attempts_size() - 1;
   const int32_t limit = job.spec().retries().max_restarts();
   if (IsRetried(failure.cause()) && restarts < limit) {
     job.set_state(v1::JOB_STATE_PENDING);
-    Requeue(record);
-    job.set_pending_reason(absl::StrCat("restart ", restarts + 1, " of ", limit, " waits ",
-                                        absl::FormatDuration(Backoff(job)),
-                                        " after: ", failure.message()));
+    record->not_before = fleet_.now() + BackoffAfter(settings_, job);
     return;
   }
   job.set_state(v1::JOB_STATE_FAILED);
@@ -141,24 +122,21 @@ void State::Retry(JobRecord* record, const v1::Failure& failure) {
   }
 }
 
-void State::Requeue(JobRecord* record) {
-  if (record->job.attempts_size() == 0) {
-    AddReady(record);
-    return;
-  }
-  record->not_before = now_ + Backoff(record->job);
-  backing_off_.emplace(record->not_before, record->order);
-}
-
 // Only attempts in a row that began where the newest checkpoint still is count: a committed
 // checkpoint is progress.
-absl::Duration State::Backoff(const v1::Job& job) const {
-  absl::Duration backoff = settings_.retry_backoff;
+absl::Duration BackoffAfter(const Settings& settings, const v1::Job& job) {
+  absl::Duration backoff = settings.retry_backoff;
   for (int i = job.attempts_size() - 2; i >= 0 && backoff < kLongestBackoff; --i) {
     if (job.attempts(i).start_step() < job.checkpoint().step()) break;
     backoff *= 2;
   }
   return std::min(backoff, kLongestBackoff);
+}
+
+std::string BackoffReason(const Settings& settings, const v1::Job& job) {
+  return absl::StrCat("restart ", job.attempts_size(), " of ", job.spec().retries().max_restarts(),
+                      " waits ", absl::FormatDuration(BackoffAfter(settings, job)),
+                      " after: ", LastAttempt(job).failure().message());
 }
 
 }  // namespace octavo::core

@@ -1,7 +1,4 @@
 // What the core takes and gives. The shell around it owns time, randomness, sockets and the disk.
-//
-//   Apply(event, now) -> effects: first every write becomes durable, in one transaction, then
-//   answers and signals leave. So an answer never speaks of something a crash could undo.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +7,35 @@
 #include <variant>
 #include <vector>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "octavo/v1/job.pb.h"
 #include "octavo/v1/worker.pb.h"
 
 namespace octavo::core {
 
-// Names the caller who waits for an answer; chosen by the shell; 0: nobody.
-using Token = uint64_t;
+// `wall` is for records; `now`, monotonic, for leases.
+struct Moment {
+  absl::Time wall;
+  absl::Duration now;
+};
+
+struct RegisterWorker {
+  v1::RegisterWorkerRequest request;
+};
+// On an error (the worker is not registered, or another incarnation replaced it) the shell ends the
+// session with it.
+struct Heartbeat {
+  v1::SessionRequest request;
+};
+struct SessionClosed {
+  v1::WorkerIdentity worker;
+};
+
+// What changes workers and leases alone. None of it is durable, so an observation is answered at
+// once and never fails for want of a disk.
+using Observation = std::variant<RegisterWorker, Heartbeat, SessionClosed,
+                                 v1::ReportAttemptStartedRequest, v1::BeginCheckpointRequest>;
 
 struct SubmitJob {
   v1::SubmitJobRequest request;  // validated, defaults filled in
@@ -28,36 +46,24 @@ struct SubmitJob {
 struct CancelJob {
   std::string job_id;
 };
-struct RegisterWorker {
-  v1::RegisterWorkerRequest request;
-};
-// Answered too: on an error (the worker is not registered, or another incarnation replaced it) the
-// shell ends the session with it.
-struct Heartbeat {
-  v1::SessionRequest request;
-};
-struct SessionClosed {
-  v1::WorkerIdentity worker;
-};
-// Lets time pass: leases lapse, pending jobs are placed. Due at least once per Settings::heartbeat:
-// a longer silence than Settings::unreachable_after reads as a pause of the coordinator itself, and
-// every lease starts anew.
-struct Tick {};
 
-using EventBody = std::variant<SubmitJob, CancelJob, RegisterWorker, Heartbeat, SessionClosed,
-                               v1::ReportAttemptStartedRequest, v1::ReportAttemptFinishedRequest,
-                               v1::BeginCheckpointRequest, v1::CommitCheckpointRequest,
-                               v1::PushMetricsRequest, v1::PushLogsRequest, Tick>;
+// What changes jobs. Its answer and signals may leave once its writes are durable.
+using Request =
+    std::variant<SubmitJob, CancelJob, v1::ReportAttemptFinishedRequest,
+                 v1::CommitCheckpointRequest, v1::PushMetricsRequest, v1::PushLogsRequest>;
 
-struct Event {
-  Token token = 0;
-  EventBody body;
+// One version of a job. It is shared and never changes: a job changes by another record in its
+// place.
+struct JobRecord {
+  v1::Job job;                                            // pending_reason is empty, see Describe
+  int64_t order = 0;                                      // position in the order of submission
+  absl::Duration not_before = -absl::InfiniteDuration();  // of the next attempt; not durable
 };
+using JobPointer = std::shared_ptr<const JobRecord>;
 
 // Writes. Each replaces or appends whole records, so that applying one twice changes nothing.
 struct PutJob {
-  v1::Job job;
-  int64_t order = 0;  // position in the order of submission; also the key of paging
+  JobPointer record;  // under its order, which is also the key of paging
 };
 struct PutRequest {  // remembers an answered SubmitJob
   std::string request_id;
@@ -85,11 +91,6 @@ using Write = std::variant<PutJob, PutRequest, PutMetrics, PutLogs>;
 
 using AnswerBody =
     std::variant<std::monostate, v1::Job, v1::RegisterWorkerResponse, v1::CommitCheckpointResponse>;
-struct Answer {
-  Token token = 0;
-  absl::Status status;
-  AnswerBody body;
-};
 
 struct Signal {  // to the worker's open session, if it has one
   v1::WorkerIdentity worker;
@@ -97,10 +98,8 @@ struct Signal {  // to the worker's open session, if it has one
 };
 
 struct Effects {
-  std::vector<Write> writes;
-  std::vector<Answer> answers;
+  absl::StatusOr<AnswerBody> answer = AnswerBody();
   std::vector<Signal> signals;
-  std::vector<std::string> changed_jobs;  // ids, for WatchJob
 };
 
 }  // namespace octavo::core

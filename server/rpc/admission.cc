@@ -105,17 +105,17 @@ std::vector<v1::Violation> CheckBaseline(const v1::JobSpec& spec, const core::Co
   const std::string& id = spec.stages(0).divergence().baseline_job();
   if (id.empty()) return {};
   constexpr char kField[] = "stages[0].divergence.baseline_job";
-  const v1::Job* baseline = core.FindJob(id);
+  const core::JobPointer baseline = core.jobs().Find(id);
   if (baseline == nullptr) {
     // What is no id is not echoed: it may be long, and cut in the middle of a character.
     return {MakeViolation(kField, absl::StrCat(CheckJobId(id).ok() ? id : "the value",
                                                " is not the id of a stored job; write the id of a "
                                                "job that succeeded"))};
   }
-  if (baseline->state() == v1::JOB_STATE_SUCCEEDED) return {};
-  return {MakeViolation(kField,
-                        absl::StrCat("job \"", id, "\" is ", v1::JobState_Name(baseline->state()),
-                                     "; write the id of a job that succeeded"))};
+  if (baseline->job.state() == v1::JOB_STATE_SUCCEEDED) return {};
+  return {MakeViolation(
+      kField, absl::StrCat("job \"", id, "\" is ", v1::JobState_Name(baseline->job.state()),
+                           "; write the id of a job that succeeded"))};
 }
 
 std::vector<v1::Violation> CheckFleet(const v1::JobSpec& spec, int64_t memory_bytes,

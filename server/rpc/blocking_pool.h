@@ -12,7 +12,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "server/storage/store.h"
+#include "server/storage/store_reader.h"
 
 namespace octavo::rpc {
 

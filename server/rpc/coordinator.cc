@@ -12,8 +12,10 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "server/loop/loop_thread.h"
 #include "server/rpc/services.h"
 #include "server/storage/folder.h"
+#include "server/storage/sqlite_store.h"
 #include "server/telemetry/collector.h"
 
 namespace octavo::rpc {
@@ -49,7 +51,7 @@ class GrpcCoordinator final : public Coordinator {
       : options_(options), clock_(clock) {}
 
   ~GrpcCoordinator() override {
-    if (loop_ != nullptr) loop_->Stop();
+    thread_ = nullptr;
     if (server_ != nullptr) {
       server_->Shutdown(std::chrono::system_clock::now() + kShutdownPatience);
       server_->Wait();
@@ -59,12 +61,13 @@ class GrpcCoordinator final : public Coordinator {
   absl::Status Open() {
     ASSIGN_OR_RETURN(folder_, storage::DataFolder::Open(options_.data_dir));
     const std::string path = folder_->database_path();
-    ASSIGN_OR_RETURN(auto store,
-                     storage::Store::Open({.path = path, .max_bytes = options_.store_max_bytes}));
+    ASSIGN_OR_RETURN(auto store, storage::SqliteStore::Open(
+                                     {.path = path, .max_bytes = options_.store_max_bytes}));
     ASSIGN_OR_RETURN(pool_, BlockingPool::Start({.store_path = path,
                                                  .threads = options_.read_threads,
                                                  .queue_limit = options_.loop.queue_limit}));
-    ASSIGN_OR_RETURN(loop_, CoreLoop::Start(options_.loop, std::move(store), clock_));
+    ASSIGN_OR_RETURN(loop_, loop::CoreLoop::Open(options_.loop, std::move(store), clock_));
+    thread_ = std::make_unique<loop::LoopThread>(loop_.get());
     shell_ = std::make_unique<Shell>();
     shell_->loop = loop_.get();
     shell_->pool = pool_.get();
@@ -109,8 +112,8 @@ class GrpcCoordinator final : public Coordinator {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<telemetry::Snapshot> TakeSnapshot() {
-    ASSIGN_OR_RETURN(telemetry::Snapshot snapshot, loop_->TakeSnapshot());
+  telemetry::Snapshot TakeSnapshot() {
+    telemetry::Snapshot snapshot = loop_->TakeSnapshot();
     snapshot.rpcs = counters_.counts();
     return snapshot;
   }
@@ -121,7 +124,8 @@ class GrpcCoordinator final : public Coordinator {
   telemetry::RpcCounters counters_;
   std::unique_ptr<storage::DataFolder> folder_;
   std::unique_ptr<BlockingPool> pool_;
-  std::unique_ptr<CoreLoop> loop_;
+  std::unique_ptr<loop::CoreLoop> loop_;
+  std::unique_ptr<loop::LoopThread> thread_;
   std::unique_ptr<Shell> shell_;
   std::shared_ptr<telemetry::Collector> collector_;
   std::vector<std::unique_ptr<grpc::Service>> services_;

@@ -7,7 +7,7 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "prometheus/collectable.h"
-#include "server/rpc/core_loop.h"
+#include "server/loop/core_loop.h"
 #include "server/rpc/shell.h"
 
 namespace grpc {
@@ -25,7 +25,7 @@ struct CoordinatorOptions {
   absl::Duration min_ping_interval = absl::Seconds(10);  // half of what our clients use
   absl::Duration keepalive = absl::Seconds(20);
   absl::Duration keepalive_timeout = absl::Seconds(10);
-  CoreLoopOptions loop;
+  loop::CoreLoopOptions loop;
   ServiceLimits limits;
 };
 

@@ -27,18 +27,22 @@ class WatchStream final : public JobStream<v1::Job> {
       : JobStream(shell, "JobService/WatchJob", request.job_id(), absl::OkStatus()) {}
 
  private:
-  // Changes that come while a message is under way are sent as one: the newest job.
+  // Changes that come while a message is under way are sent as one: the newest job. Why it waits
+  // may change within a version.
   void Pull() override {
     const std::shared_ptr<const v1::Job> newest = job();
-    if (newest->version() > sent_version_) {
+    if (newest->version() > sent_version_ || newest->pending_reason() != sent_reason_) {
       sent_version_ = newest->version();
+      sent_reason_ = newest->pending_reason();
       Deliver(*newest);
     } else {
       IsTerminal(newest->state()) ? End(absl::OkStatus()) : Rest();
     }
   }
 
-  int64_t sent_version_ = -1;  // owned by whoever pulls
+  // Owned by whoever pulls.
+  int64_t sent_version_ = -1;
+  std::string sent_reason_;
 };
 
 struct JobFilter {
@@ -75,29 +79,29 @@ v1::ListJobsResponse ListPage(const core::Core& core, int64_t before, int64_t li
   v1::ListJobsResponse response;
   size_t bytes = 0;
   int64_t last = 0;
-  for (const auto& entry : core.ListJobs(before, limit + 1, filter.states)) {
-    bytes += entry.job->ByteSizeLong();
+  for (const core::JobPointer& record : core.jobs().List(before, limit + 1, filter.states)) {
+    bytes += record->job.ByteSizeLong();
     const bool full = response.jobs_size() == limit || bytes > kPageBytes;
     if (full && response.jobs_size() > 0) {
       response.set_next_page_token(MakePageToken(absl::StrCat(last), filter.Key()));
       break;
     }
-    *response.add_jobs() = *entry.job;
-    last = entry.order;
+    *response.add_jobs() = core.Describe(*record);
+    last = record->order;
   }
   return response;
 }
 
 // On the loop's thread: the baseline is looked up and the id chosen where no other request can come
 // between.
-absl::StatusOr<core::EventBody> MakeSubmit(const CoreLoop::Context& context,
-                                           core::SubmitJob submit) {
+absl::StatusOr<core::Request> MakeSubmit(const loop::CoreLoop::Context& context,
+                                         core::SubmitJob submit) {
   if (auto violations = CheckBaseline(submit.request.spec(), context.core); !violations.empty()) {
     return ViolationsStatus(violations);
   }
   do {
     submit.job_id = NewJobId();
-  } while (context.core.FindJob(submit.job_id) != nullptr);
+  } while (context.core.HasJob(submit.job_id));
   return submit;
 }
 
@@ -126,10 +130,10 @@ class JobService final : public v1::JobService::CallbackService {
          reply = std::move(reply)](absl::StatusOr<storage::StoreReader*> reader) mutable {
           if (!reader.ok()) return reply.Finish(reader.status());
           submit.memory_bytes = EstimateJobMemory(submit.request.spec());
-          const CoreLoop::Cost cost = {
+          const loop::CoreLoop::Cost cost = {
               .deadline = deadline, .bytes = static_cast<int64_t>(submit.request.ByteSizeLong())};
-          loop->PostPrepared(
-              [submit = std::move(submit)](CoreLoop::Context& state) mutable {
+          loop->Decide(
+              [submit = std::move(submit)](loop::CoreLoop::Context& state) mutable {
                 return MakeSubmit(state, std::move(submit));
               },
               cost, Answering(std::move(reply)));
@@ -153,13 +157,12 @@ class JobService final : public v1::JobService::CallbackService {
       reply.Finish(check);
       return reactor;
     }
-    shell_.loop->PostRead([id = request->job_id(), reply = std::move(reply)](
-                              absl::StatusOr<CoreLoop::Context*> loop) mutable {
-      if (!loop.ok()) return reply.Finish(loop.status());
-      const v1::Job* job = (*loop)->core.FindJob(id);
-      if (job == nullptr) return reply.Finish(NoSuchJob(id));
-      reply.Finish(*job);
+    absl::StatusOr<v1::Job> job = NoSuchJob(request->job_id());
+    shell_.loop->Read([&](const core::Core& core) {
+      const core::JobPointer record = core.jobs().Find(request->job_id());
+      if (record != nullptr) job = core.Describe(*record);
     });
+    reply.Finish(std::move(job));
     return reactor;
   }
 
@@ -180,12 +183,10 @@ class JobService final : public v1::JobService::CallbackService {
       reply.Finish(check);
       return reactor;
     }
-    shell_.loop->PostRead(
-        [before = *before, limit = *limit, filter = *filter,
-         reply = std::move(reply)](absl::StatusOr<CoreLoop::Context*> loop) mutable {
-          if (!loop.ok()) return reply.Finish(loop.status());
-          reply.Finish(ListPage((*loop)->core, before, limit, filter));
-        });
+    v1::ListJobsResponse page;
+    shell_.loop->Read(
+        [&](const core::Core& core) { page = ListPage(core, *before, *limit, *filter); });
+    reply.Finish(std::move(page));
     return reactor;
   }
 

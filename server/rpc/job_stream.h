@@ -10,9 +10,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/support/job_state.h"
+#include "server/loop/subscriptions.h"
 #include "server/rpc/checks.h"
 #include "server/rpc/pull_stream.h"
-#include "server/rpc/subscriptions.h"
 
 namespace octavo::rpc {
 
@@ -22,13 +22,13 @@ inline absl::Status NoSuchJob(const std::string& job_id) {
 
 template <typename Message>
 class JobStream : public PullStream<Message>,
-                  public JobListener,
+                  public loop::JobListener,
                   public std::enable_shared_from_this<JobStream<Message>> {
  public:
   JobStream(Shell& shell, const char* method, std::string job_id, absl::Status check)
       : PullStream<Message>(shell, method), job_id_(std::move(job_id)), check_(std::move(check)) {}
 
-  void OnNews(const JobNews& news) final {
+  void OnNews(const loop::JobNews& news) final {
     {
       absl::MutexLock lock(&news_mutex_);
       job_ = news.job;
@@ -57,13 +57,13 @@ class JobStream : public PullStream<Message>,
   void Begin() final {
     if (absl::Status status = CheckJobId(job_id_); !status.ok()) return this->End(status);
     if (!check_.ok()) return this->End(check_);
-    this->shell().loop->PostRead(
-        [self = this->shared_from_this()](absl::StatusOr<CoreLoop::Context*> context) {
+    this->shell().loop->Call(
+        [self = this->shared_from_this()](absl::StatusOr<loop::CoreLoop::Context*> context) {
           if (!context.ok()) return self->End(context.status());
-          const v1::Job* job = (*context)->core.FindJob(self->job_id_);
-          if (job == nullptr) return self->End(NoSuchJob(self->job_id_));
+          const core::JobPointer record = (*context)->core.jobs().Find(self->job_id_);
+          if (record == nullptr) return self->End(NoSuchJob(self->job_id_));
           (*context)->job_listeners.Add(self->job_id_, self);
-          self->OnNews({std::make_shared<const v1::Job>(*job), 0});
+          self->OnNews({loop::Described((*context)->core, record), 0});
           self->Rest();
         });
   }

@@ -9,10 +9,11 @@
 
 namespace octavo::rpc {
 
-absl::Status AddBaselinePoints(const CoreLoop::Context& context, v1::PushMetricsRequest* request) {
-  const v1::Job* job = context.core.FindJob(request->lease().job_id());
-  if (job == nullptr || job->spec().stages_size() == 0) return absl::OkStatus();
-  const std::string& baseline = job->spec().stages(0).divergence().baseline_job();
+absl::Status AddBaselinePoints(const loop::CoreLoop::Context& context,
+                               v1::PushMetricsRequest* request) {
+  const core::JobPointer record = context.core.jobs().Find(request->lease().job_id());
+  if (record == nullptr || record->job.spec().stages_size() == 0) return absl::OkStatus();
+  const std::string& baseline = record->job.spec().stages(0).divergence().baseline_job();
   if (baseline.empty()) return absl::OkStatus();
   int64_t first = std::numeric_limits<int64_t>::max();
   int64_t last = 0;

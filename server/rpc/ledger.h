@@ -3,12 +3,13 @@
 #pragma once
 
 #include "octavo/v1/worker.pb.h"
-#include "server/rpc/core_loop.h"
+#include "server/loop/core_loop.h"
 
 namespace octavo::rpc {
 
 // Looks the baseline's losses up at the steps of `request` where its job names a baseline. A store
 // that cannot be read is an error: the worker repeats the batch.
-absl::Status AddBaselinePoints(const CoreLoop::Context& context, v1::PushMetricsRequest* request);
+absl::Status AddBaselinePoints(const loop::CoreLoop::Context& context,
+                               v1::PushMetricsRequest* request);
 
 }  // namespace octavo::rpc

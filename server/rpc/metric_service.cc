@@ -103,13 +103,14 @@ class MetricService final : public v1::MetricService::CallbackService {
         .names = {request->names().begin(), request->names().end()},
         .after_step = request->after_step(),
         .max_points = std::min(*points, kPointsPerMessage)};
-    shell_.loop->PostRead([pool = shell_.pool, query = std::move(query), reply = std::move(reply)](
-                              absl::StatusOr<CoreLoop::Context*> loop) mutable {
-      if (!loop.ok()) return reply.Finish(loop.status());
-      if ((*loop)->core.FindJob(query.job_id) == nullptr)
-        return reply.Finish(NoSuchJob(query.job_id));
-      AnswerQuery(pool, std::move(query), std::move(reply));
-    });
+    bool known = false;
+    shell_.loop->Read(
+        [&](const core::Core& core) { known = core.jobs().Find(query.job_id) != nullptr; });
+    if (!known) {
+      reply.Finish(NoSuchJob(query.job_id));
+      return reactor;
+    }
+    AnswerQuery(shell_.pool, std::move(query), std::move(reply));
     return reactor;
   }
 

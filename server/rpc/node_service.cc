@@ -13,8 +13,7 @@ constexpr int64_t kMaxPage = 1000;
 // The page token holds the id of the last worker sent.
 v1::ListWorkersResponse ListPage(const core::Core& core, const std::string& after, int64_t limit) {
   v1::ListWorkersResponse response;
-  for (v1::Worker& worker : core.ListWorkers()) {
-    if (worker.id() <= after) continue;
+  for (v1::Worker& worker : core.ListWorkers(after, limit + 1)) {
     if (response.workers_size() == limit) {
       response.set_next_page_token(
           MakePageToken(response.workers(response.workers_size() - 1).id(), "workers"));
@@ -41,11 +40,9 @@ class NodeService final : public v1::NodeService::CallbackService {
       reply.Finish(limit.ok() ? after.status() : limit.status());
       return reactor;
     }
-    shell_.loop->PostRead([limit = *limit, after = *after, reply = std::move(reply)](
-                              absl::StatusOr<CoreLoop::Context*> loop) mutable {
-      if (!loop.ok()) return reply.Finish(loop.status());
-      reply.Finish(ListPage((*loop)->core, after, limit));
-    });
+    v1::ListWorkersResponse page;
+    shell_.loop->Read([&](const core::Core& core) { page = ListPage(core, *after, *limit); });
+    reply.Finish(std::move(page));
     return reactor;
   }
 

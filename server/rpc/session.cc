@@ -4,8 +4,8 @@
 #include <memory>
 #include <utility>
 
+#include "server/loop/subscriptions.h"
 #include "server/rpc/checks.h"
-#include "server/rpc/subscriptions.h"
 #include "server/rpc/unary.h"
 
 namespace octavo::rpc {
@@ -14,7 +14,7 @@ namespace {
 // Reads the next heartbeat only once the core has answered the last one, so a worker that floods
 // waits for itself.
 class Session final : public grpc::ServerBidiReactor<v1::SessionRequest, v1::SessionResponse>,
-                      public SessionSink,
+                      public loop::SessionSink,
                       public std::enable_shared_from_this<Session> {
  public:
   explicit Session(Shell& shell) : shell_(shell) {}
@@ -35,7 +35,7 @@ class Session final : public grpc::ServerBidiReactor<v1::SessionRequest, v1::Ses
       return EndRead(absl::InvalidArgumentError(
           "a session belongs to one worker; open another for another identity"));
     }
-    CoreLoop::Answered answered(
+    loop::CoreLoop::Answered answered(
         [self = shared_from_this()](absl::StatusOr<core::AnswerBody> answer) {
           if (answer.ok()) {
             self->StartRead(&self->request_);
@@ -43,11 +43,11 @@ class Session final : public grpc::ServerBidiReactor<v1::SessionRequest, v1::Ses
             self->EndRead(answer.status());
           }
         });
-    const CoreLoop::Cost cost = {.deadline = absl::InfiniteDuration(),
-                                 .bytes = static_cast<int64_t>(request_.ByteSizeLong())};
-    shell_.loop->PostPrepared(
+    const loop::CoreLoop::Cost cost = {.deadline = absl::InfiniteDuration(),
+                                       .bytes = static_cast<int64_t>(request_.ByteSizeLong())};
+    shell_.loop->Observe(
         [self = shared_from_this(), first,
-         heartbeat = core::Heartbeat{request_}](CoreLoop::Context& context) {
+         heartbeat = core::Heartbeat{request_}](loop::CoreLoop::Context& context) {
           if (first) context.sessions.Open(self->worker_, self);
           return heartbeat;
         },
@@ -101,15 +101,15 @@ class Session final : public grpc::ServerBidiReactor<v1::SessionRequest, v1::Ses
 
   // The core hears of it unless the worker has opened another session meanwhile.
   void Close() {
-    shell_.loop->PostPrepared(
+    shell_.loop->Observe(
         [worker = worker_,
-         sink = self_](CoreLoop::Context& context) -> absl::StatusOr<core::EventBody> {
+         sink = self_](loop::CoreLoop::Context& context) -> absl::StatusOr<core::Observation> {
           if (!context.sessions.Close(worker, sink.get())) {
             return absl::CancelledError("another session took over");
           }
           return core::SessionClosed{worker};
         },
-        {}, CoreLoop::Answered(nullptr));
+        {}, loop::CoreLoop::Answered(nullptr));
   }
 
   // The chain of reads and heartbeats is over.

@@ -6,8 +6,8 @@
 
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "server/loop/core_loop.h"
 #include "server/rpc/blocking_pool.h"
-#include "server/rpc/core_loop.h"
 #include "server/telemetry/rpc_counters.h"
 
 namespace octavo::rpc {
@@ -20,7 +20,7 @@ struct ServiceLimits {
 };
 
 struct Shell {
-  CoreLoop* loop;
+  loop::CoreLoop* loop;
   BlockingPool* pool;
   const Clock* clock;
   telemetry::RpcCounters* counters;

@@ -50,8 +50,8 @@ Unary<Response> BeginUnary(Shell& shell, const char* method, grpc::CallbackServe
 // The core's answer as the response of a call: the message itself, or an empty one where the core
 // only says OK.
 template <typename Response>
-CoreLoop::Answered Answering(Reply<Response> reply) {
-  return CoreLoop::Answered(
+loop::CoreLoop::Answered Answering(Reply<Response> reply) {
+  return loop::CoreLoop::Answered(
       [reply = std::move(reply)](absl::StatusOr<core::AnswerBody> body) mutable {
         if (!body.ok()) return reply.Finish(body.status());
         if constexpr (std::is_constructible_v<core::AnswerBody, Response>) {
@@ -63,19 +63,24 @@ CoreLoop::Answered Answering(Reply<Response> reply) {
 }
 
 // Checks a request and hands it to the core as an event.
-template <typename Request, typename Response>
+template <typename Request, typename Response, typename Event>
 grpc::ServerUnaryReactor* ForwardFact(Shell& shell, const char* method,
                                       grpc::CallbackServerContext* context, const Request& request,
-                                      Response* response, const absl::Status& check,
-                                      core::EventBody event) {
+                                      Response* response, const absl::Status& check, Event event) {
   auto [reactor, reply, deadline] = BeginUnary(shell, method, context, response);
   if (!check.ok()) {
     reply.Finish(check);
     return reactor;
   }
-  const CoreLoop::Cost cost = {.deadline = deadline,
-                               .bytes = static_cast<int64_t>(request.ByteSizeLong())};
-  shell.loop->Post(std::move(event), cost, Answering<Response>(std::move(reply)));
+  const loop::CoreLoop::Cost cost = {.deadline = deadline,
+                                     .bytes = static_cast<int64_t>(request.ByteSizeLong())};
+  if constexpr (std::is_constructible_v<core::Observation, Event>) {
+    shell.loop->Observe(core::Observation(std::move(event)), cost,
+                        Answering<Response>(std::move(reply)));
+  } else {
+    shell.loop->Decide(core::Request(std::move(event)), cost,
+                       Answering<Response>(std::move(reply)));
+  }
   return reactor;
 }
 

@@ -34,11 +34,15 @@ bool CanBeInspected(const v1::ValidateJobResponse& response) {
                       [](const v1::Violation& violation) { return violation.field().empty(); });
 }
 
+std::vector<v1::Worker> AllWorkers(const core::Core& core) {
+  return core.ListWorkers("", core.fleet().size());
+}
+
 // A connected worker with an open session and a device of the kind, one without work before others;
 // empty without.
-std::string ChooseInspector(const CoreLoop::Context& context, const std::string& kind) {
+std::string ChooseInspector(const loop::CoreLoop::Context& context, const std::string& kind) {
   std::string busy;
-  for (const v1::Worker& worker : context.core.ListWorkers()) {
+  for (const v1::Worker& worker : AllWorkers(context.core)) {
     const bool suits = std::any_of(worker.devices().begin(), worker.devices().end(),
                                    [&](const v1::Device& device) { return device.kind() == kind; });
     if (!suits || worker.state() != v1::WORKER_STATE_CONNECTED ||
@@ -76,9 +80,9 @@ void CheckMemory(const std::vector<v1::Worker>& workers, Validation* validation)
 }
 
 // Runs on the loop's thread.
-void Inspect(CoreLoop::Context& context, Validation validation) {
+void Inspect(loop::CoreLoop::Context& context, Validation validation) {
   v1::ValidateJobResponse& response = validation.response;
-  std::vector<v1::Worker> workers = context.core.ListWorkers();
+  std::vector<v1::Worker> workers = AllWorkers(context.core);
   const std::string inspector = ChooseInspector(context, response.spec().resources().device_kind());
   if (inspector.empty()) {
     response.add_warnings("the inputs were not inspected: no worker with a " +
@@ -89,18 +93,19 @@ void Inspect(CoreLoop::Context& context, Validation validation) {
   const v1::WorkerIdentity worker = *context.sessions.Find(inspector);
   const v1::JobSpec spec = response.spec();
   const absl::Duration deadline = validation.deadline;
-  Inspections::Waiting waiting([validation = std::move(validation), workers = std::move(workers),
-                                inspector](
-                                   absl::StatusOr<v1::ReportInspectionRequest> report) mutable {
-    if (report.ok()) {
-      AddReport(*report, &validation.response);
-    } else {
-      validation.response.add_warnings(absl::StrCat("the inputs were not inspected by worker ",
-                                                    inspector, ": ", report.status().message()));
-    }
-    CheckMemory(workers, &validation);
-    validation.reply.Finish(std::move(validation.response));
-  });
+  loop::Inspections::Waiting waiting(
+      [validation = std::move(validation), workers = std::move(workers),
+       inspector](absl::StatusOr<v1::ReportInspectionRequest> report) mutable {
+        if (report.ok()) {
+          AddReport(*report, &validation.response);
+        } else {
+          validation.response.add_warnings(absl::StrCat("the inputs were not inspected by worker ",
+                                                        inspector, ": ",
+                                                        report.status().message()));
+        }
+        CheckMemory(workers, &validation);
+        validation.reply.Finish(std::move(validation.response));
+      });
   const std::string id = context.inspections.Begin(deadline, std::move(waiting));
   if (id.empty()) return;
   v1::SessionResponse message;
@@ -130,13 +135,13 @@ void Validate(Shell& shell, const v1::JobSpec& spec, absl::Duration deadline,
     if (validation.fields_are_right) {
       validation.planned_here = EstimateJobMemory(validation.response.spec());
     }
-    loop->PostRead(
-        [validation = std::move(validation)](absl::StatusOr<CoreLoop::Context*> context) mutable {
-          if (!context.ok()) return validation.reply.Finish(context.status());
-          AddViolations(CheckBaseline(validation.response.spec(), (*context)->core),
-                        &validation.response);
-          Inspect(**context, std::move(validation));
-        });
+    loop->Call([validation = std::move(validation)](
+                   absl::StatusOr<loop::CoreLoop::Context*> context) mutable {
+      if (!context.ok()) return validation.reply.Finish(context.status());
+      AddViolations(CheckBaseline(validation.response.spec(), (*context)->core),
+                    &validation.response);
+      Inspect(**context, std::move(validation));
+    });
   });
 }
 

@@ -69,10 +69,10 @@ class WorkerService final : public v1::WorkerService::CallbackService {
       reply.Finish(check);
       return reactor;
     }
-    const CoreLoop::Cost cost = {.deadline = deadline,
-                                 .bytes = static_cast<int64_t>(request->ByteSizeLong())};
-    shell_.loop->PostPrepared(
-        [push = *request](CoreLoop::Context& state) mutable -> absl::StatusOr<core::EventBody> {
+    const loop::CoreLoop::Cost cost = {.deadline = deadline,
+                                       .bytes = static_cast<int64_t>(request->ByteSizeLong())};
+    shell_.loop->Decide(
+        [push = *request](loop::CoreLoop::Context& state) mutable -> absl::StatusOr<core::Request> {
           RETURN_IF_ERROR(AddBaselinePoints(state, &push));
           return std::move(push);
         },
@@ -96,8 +96,8 @@ class WorkerService final : public v1::WorkerService::CallbackService {
       reply.Finish(check);
       return reactor;
     }
-    shell_.loop->PostRead([report = *request, reply = std::move(reply)](
-                              absl::StatusOr<CoreLoop::Context*> loop) mutable {
+    shell_.loop->Call([report = *request, reply = std::move(reply)](
+                          absl::StatusOr<loop::CoreLoop::Context*> loop) mutable {
       if (!loop.ok()) return reply.Finish(loop.status());
       (*loop)->inspections.Report(report);
       reply.Finish(v1::ReportInspectionResponse());

@@ -1,8 +1,9 @@
+#include "server/storage/store_reader.h"
+
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
-#include "server/storage/store.h"
 
 namespace octavo::storage {
 

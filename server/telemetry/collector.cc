@@ -3,7 +3,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "base/log.h"
 #include "proto/support/metric_table.h"
 
 namespace octavo::telemetry {
@@ -193,13 +192,6 @@ std::vector<MetricFamily> Render(const Snapshot& snapshot, const std::string& ve
   return families;
 }
 
-std::vector<MetricFamily> Collector::Collect() const {
-  const absl::StatusOr<Snapshot> snapshot = take_();
-  if (!snapshot.ok()) {
-    LogWarning("metrics scrape without figures: ", snapshot.status().ToString());
-    return {BuildInfo(version_)};
-  }
-  return Render(*snapshot, version_);
-}
+std::vector<MetricFamily> Collector::Collect() const { return Render(take_(), version_); }
 
 }  // namespace octavo::telemetry

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "prometheus/collectable.h"
 #include "prometheus/metric_family.h"
 #include "server/telemetry/snapshot.h"
@@ -19,11 +18,10 @@ std::vector<prometheus::MetricFamily> Render(const Snapshot& snapshot, const std
 
 class Collector final : public prometheus::Collectable {
  public:
-  using Take = std::function<absl::StatusOr<Snapshot>()>;
+  using Take = std::function<Snapshot()>;
   Collector(Take take, std::string version)
       : take_(std::move(take)), version_(std::move(version)) {}
 
-  // Only octavo_build_info while no snapshot can be taken.
   std::vector<prometheus::MetricFamily> Collect() const override;
 
  private:

@@ -38,8 +38,7 @@ bool IsExported(const v1::Job& job, absl::Time now, absl::Duration retention) {
     case v1::JOB_STATE_SUCCEEDED:
     case v1::JOB_STATE_FAILED:
     case v1::JOB_STATE_CANCELLED:
-      return now < absl::FromUnixSeconds(job.end_time().seconds()) +
-                       absl::Nanoseconds(job.end_time().nanos()) + retention;
+      return now < core::ToTime(job.end_time()) + retention;
     default:
       return false;
   }
@@ -47,13 +46,21 @@ bool IsExported(const v1::Job& job, absl::Time now, absl::Duration retention) {
 
 void DescribeCore(const core::Core& core, const LatestMetrics& latest, absl::Time now,
                   absl::Duration retention, Snapshot* snapshot) {
-  for (const auto& entry : core.ListJobs(0, std::numeric_limits<int64_t>::max(), {})) {
-    ++snapshot->jobs[entry.job->state()];
-    if (IsExported(*entry.job, now, retention)) {
-      snapshot->active_jobs.push_back(Describe(*entry.job, latest));
+  const core::Jobs& jobs = core.jobs();
+  for (int state = v1::JOB_STATE_PENDING; state <= v1::JobState_MAX; ++state) {
+    snapshot->jobs[static_cast<v1::JobState>(state)] = jobs.Count(static_cast<v1::JobState>(state));
+  }
+  constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
+  for (const auto& record : jobs.List(0, kAll, {v1::JOB_STATE_RUNNING, v1::JOB_STATE_CANCELLING})) {
+    snapshot->active_jobs.push_back(Describe(record->job, latest));
+  }
+  for (const auto& record : jobs.EndedSince(now - retention)) {
+    if (IsExported(record->job, now, retention)) {
+      snapshot->active_jobs.push_back(Describe(record->job, latest));
     }
   }
-  for (const v1::Worker& worker : core.ListWorkers()) ++snapshot->workers[worker.state()];
+  snapshot->workers[v1::WORKER_STATE_CONNECTED] = core.fleet().connected();
+  snapshot->workers[v1::WORKER_STATE_UNREACHABLE] = core.fleet().size() - core.fleet().connected();
   snapshot->counters = core.counters();
 }
 

@@ -24,7 +24,7 @@ struct ActiveJob {
 struct Snapshot {
   std::map<v1::JobState, int64_t> jobs;
   std::map<v1::WorkerState, int64_t> workers;
-  core::Core::Counters counters;
+  core::Counters counters;
   RpcCounters::Counts rpcs;
   Histogram commit_seconds{{}};
   int64_t commit_failures = 0;

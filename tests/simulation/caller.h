@@ -12,23 +12,23 @@ namespace octavo::simulation {
 
 class Caller {
  public:
-  using Handler = std::function<void(const core::Answer&)>;
+  using Handler = std::function<void(const Answer&)>;
 
   Caller(Universe* universe, Coordinator* coordinator, const Node* node)
       : universe_(universe), coordinator_(coordinator), node_(node) {}
 
   // `handler` is called once, unless the call is cancelled. The answer to any of the tries counts.
-  uint64_t Call(core::EventBody body, std::string what, Handler handler,
+  uint64_t Call(Event body, std::string what, Handler handler,
                 Universe::Fate fate = Universe::Fate::kOutlivesSender);
   // Once, on a stream: not repeated. `handler` may never be called.
-  void SendOnce(core::EventBody body, std::string what, Handler handler);
+  void SendOnce(Event body, std::string what, Handler handler);
   void Cancel(uint64_t id) { calls_.erase(id); }
   void Clear() { calls_.clear(); }
   bool Idle() const { return calls_.empty(); }
 
  private:
   struct Pending {
-    core::EventBody body;
+    Event body;
     std::string what;
     Handler handler;
     Universe::Fate fate;

@@ -34,19 +34,15 @@ core::SubmitJob Client::Request() const {
 
 void Client::Submit() {
   caller_.Call(Request(), absl::StrCat("Submit ", plan_.request_id),
-               [this](const core::Answer& answer) { OnSubmitted(answer); });
+               [this](const Answer& answer) { OnSubmitted(answer); });
 }
 
-void Client::OnSubmitted(const core::Answer& answer) {
-  if (absl::IsResourceExhausted(answer.status)) {
-    Later(absl::Seconds(2), [this] { Submit(); });
+void Client::OnSubmitted(const Answer& answer) {
+  if (!answer.ok()) {
+    universe_->Fail("one_outcome", answer.status().ToString());
     return;
   }
-  if (!answer.status.ok()) {
-    universe_->Fail("one_outcome", answer.status.ToString());
-    return;
-  }
-  const std::string& job_id = std::get<v1::Job>(answer.body).id();
+  const std::string& job_id = std::get<v1::Job>(*answer).id();
   const auto [known, first] = ledger_->submits.emplace(plan_.request_id, job_id);
   if (known->second != job_id) {
     universe_->Fail("one_outcome",
@@ -62,20 +58,20 @@ void Client::AskForAnother() {
   core::SubmitJob body = Request();
   body.spec_sha256 += " changed";
   caller_.Call(
-      body, absl::StrCat("Submit another ", plan_.request_id), [this](const core::Answer& answer) {
-        if (absl::IsAlreadyExists(answer.status)) return;
+      body, absl::StrCat("Submit another ", plan_.request_id), [this](const Answer& answer) {
+        if (absl::IsAlreadyExists(answer.status())) return;
         universe_->Fail(
             "one_outcome",
-            absl::StrCat(plan_.request_id, " with another spec: ", answer.status.ToString()));
+            absl::StrCat(plan_.request_id, " with another spec: ", answer.status().ToString()));
       });
 }
 
 void Client::Cancel(const std::string& job_id) {
   caller_.Call(core::CancelJob{job_id}, absl::StrCat("Cancel ", job_id),
-               [this, job_id](const core::Answer& answer) {
-                 if (answer.status.ok()) ledger_->cancels.insert(job_id);
-                 if (answer.status.ok() || absl::IsFailedPrecondition(answer.status)) return;
-                 universe_->Fail("nothing_lost", answer.status.ToString());
+               [this, job_id](const Answer& answer) {
+                 if (answer.ok()) ledger_->cancels.insert(job_id);
+                 if (answer.ok() || absl::IsFailedPrecondition(answer.status())) return;
+                 universe_->Fail("nothing_lost", answer.status().ToString());
                });
 }
 

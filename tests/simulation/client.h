@@ -28,7 +28,7 @@ class Client {
 
  private:
   void Submit();
-  void OnSubmitted(const core::Answer& answer);
+  void OnSubmitted(const Answer& answer);
   void AskForAnother();
   void Cancel(const std::string& job_id);
   void Later(absl::Duration delay, std::function<void()> action);

@@ -38,6 +38,11 @@ Cluster::Cluster(Universe* the_universe, const Flaws& flaws)
                                  return;  // the first start, from an empty disk
                                for (const auto& invariant : invariants_)
                                  invariant->CoordinatorStarted(*this);
+                             },
+                         .heartbeat =
+                             [this](const absl::Status& status, absl::Duration waited) {
+                               for (const auto& invariant : invariants_)
+                                 invariant->HeartbeatAnswered(*this, status, waited);
                              }});
   MakeWorkers(flaws, settings);
   MakeClients();
@@ -143,11 +148,15 @@ void Cluster::ScheduleFaults(absl::Duration until) {
   Repeat(faults.worker_crash_every, until,
          [this, &random, outage] { random.Choose(workers)->Crash(outage()); });
   Repeat(faults.coordinator_crash_every, until, [this, outage] { coordinator->Crash(outage()); });
+  Repeat(faults.disk_full_every, until, [this, &random, &faults, until] {
+    const absl::Duration length = random.Between(absl::Seconds(1), faults.longest_disk_full);
+    coordinator->FillDisk(std::min(universe->now() + length, until));
+  });
   Repeat(faults.partition_every, until, [this, until] { Partition(until); });
   Repeat(faults.pause_every, until, [this, &random, &faults, until] {
     Node* const node = AnyNode();
     const absl::Duration length = random.Between(absl::Milliseconds(10), faults.longest_pause);
-    node->paused_until = std::min(universe->now() + length, until);
+    node->paused_until = std::max(node->paused_until, std::min(universe->now() + length, until));
     universe->Trace("pause of ", node->name, " until ", absl::FormatDuration(node->paused_until));
   });
 }
@@ -156,7 +165,7 @@ void Cluster::Heal() { universe->Heal(); }
 
 bool Cluster::Finished() const {
   const auto done = [](const auto& client) { return client->Done(); };
-  const auto ended = [](const auto& entry) { return IsTerminal(entry.second.job); };
+  const auto ended = [](const auto& entry) { return IsTerminal(entry.second->job); };
   return std::all_of(clients.begin(), clients.end(), done) &&
          std::all_of(coordinator->disk.jobs.begin(), coordinator->disk.jobs.end(), ended);
 }
@@ -166,8 +175,8 @@ std::string Cluster::Unfinished() const {
   for (const auto& client : clients) {
     if (!client->Done()) absl::StrAppend(&text, "client ", client->node.name, "; ");
   }
-  for (const auto& [id, put] : coordinator->disk.jobs) {
-    if (!IsTerminal(put.job)) absl::StrAppend(&text, put.job.ShortDebugString(), "; ");
+  for (const auto& [id, record] : coordinator->disk.jobs) {
+    if (!IsTerminal(record->job)) absl::StrAppend(&text, record->job.ShortDebugString(), "; ");
   }
   return text;
 }

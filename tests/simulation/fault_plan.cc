@@ -14,10 +14,19 @@ FaultPlan DrawFaultPlan(Random* random) {
   const absl::Duration often = absl::Seconds(5), seldom = absl::Seconds(40);
   if (sometimes()) plan.worker_crash_every = random->Between(often, seldom);
   if (sometimes()) plan.coordinator_crash_every = random->Between(often, seldom);
+  // Rarely, since little else happens while it lasts.
+  if (random->Chance(0.25)) plan.disk_full_every = random->Between(often, absl::Minutes(2));
   if (sometimes()) plan.pause_every = random->Between(often, seldom);
   if (sometimes()) plan.partition_every = random->Between(often, seldom);
   if (sometimes()) plan.trainer_crash = random->Fraction() * 0.05;
   if (sometimes()) plan.silent_close = random->Fraction();
+  return plan;
+}
+
+FaultPlan OnlyAFullDisk() {
+  FaultPlan plan;
+  plan.only_full_disk = true;
+  plan.disk_full_every = absl::Seconds(60);
   return plan;
 }
 

@@ -14,6 +14,8 @@ class Invariant {
   virtual ~Invariant() = default;
   virtual void Committed(const Cluster&, const core::Write&) {}  // each durable write, in order
   virtual void CoordinatorStarted(const Cluster&) {}
+  // The wait is on the coordinator's clock, its pauses left out.
+  virtual void HeartbeatAnswered(const Cluster&, const absl::Status&, absl::Duration) {}
   virtual void AfterEvent(const Cluster&) {}
   virtual void AtEnd(const Cluster&) {}  // after everything was healed and has ended
 };
@@ -27,6 +29,8 @@ std::unique_ptr<Invariant> RestartBudget();
 std::unique_ptr<Invariant> LogOffsets();
 std::unique_ptr<Invariant> DeviceBooking();
 std::unique_ptr<Invariant> RebuildsEqual();
+std::unique_ptr<Invariant> HeartbeatsAreAnswered();
+std::unique_ptr<Invariant> AFullDiskIsPatient();
 
 std::vector<std::unique_ptr<Invariant>> AllInvariants();
 bool IsTerminal(const v1::Job& job);

@@ -41,7 +41,9 @@ void RunPhases(Universe* universe, Cluster* cluster) {
 }  // namespace
 
 RunResult Simulate(const RunOptions& options) {
-  Universe universe(options.seed, options.print_trace);
+  Universe universe({.seed = options.seed,
+                     .print_trace = options.print_trace,
+                     .only_full_disk = options.only_full_disk});
   Cluster cluster(&universe, options.flaws);
   RunPhases(&universe, &cluster);
   RunResult result;
@@ -50,9 +52,9 @@ RunResult Simulate(const RunOptions& options) {
   result.trace_hash = universe.trace_hash();
   result.events = universe.events();
   result.ended = universe.now();
-  for (const auto& [id, put] : cluster.coordinator->disk.jobs) {
-    ++result.ends[v1::JobState_Name(put.job.state())];
-    result.attempts += put.job.attempts_size();
+  for (const auto& [id, record] : cluster.coordinator->disk.jobs) {
+    ++result.ends[v1::JobState_Name(record->job.state())];
+    result.attempts += record->job.attempts_size();
   }
   if (cluster.coordinator->core() != nullptr) {
     result.fenced = cluster.coordinator->core()->counters().fenced;

@@ -16,6 +16,7 @@ namespace octavo::simulation {
 struct RunOptions {
   uint64_t seed = 0;
   bool print_trace = false;
+  bool only_full_disk = false;  // the only fault
   Flaws flaws;
 };
 

@@ -28,6 +28,16 @@ TEST(Simulation, NoSeedViolatesAnInvariant) {
   EXPECT_GT(attempts, ended + ended / 4) << "too few restarts to prove anything";
 }
 
+TEST(Simulation, AFullDiskAloneCostsNoJobItsLease) {
+  int64_t ended = 0;
+  for (uint64_t seed = 1; seed <= kSeeds / 4; ++seed) {
+    const RunResult result = Simulate({.seed = seed, .only_full_disk = true, .flaws = {}});
+    ASSERT_EQ(Report(seed, result), "");
+    for (const auto& [state, count] : result.ends) ended += count;
+  }
+  EXPECT_GT(ended, static_cast<int64_t>(kSeeds)) << "too few jobs to prove anything";
+}
+
 TEST(Simulation, SeedsThatOnceFailedHold) {
   for (const uint64_t seed :
        RegressionSeeds(OCTAVO_SOURCE_DIR "/tests/simulation/regressions.txt")) {

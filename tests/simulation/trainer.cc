@@ -70,11 +70,11 @@ void Worker::QueueLogs(Attempt* attempt) {
     request.add_lines()->set_text(absl::StrCat("line ", attempt->unsent_from));
   }
   const auto done = [this, key = KeyOf(attempt->lease),
-                     lines = attempt->lines](const core::Answer& answer) {
-    if (answer.status.ok()) {
+                     lines = attempt->lines](const Answer& answer) {
+    if (answer.ok()) {
       ledger_->log_lines[key] = lines;
     } else {
-      universe_->Fail("log_offsets", answer.status.ToString());
+      universe_->Fail("log_offsets", answer.status().ToString());
     }
   };
   Queue(attempt, {request, absl::StrCat("Logs ", Name(*attempt)), done});
@@ -88,8 +88,8 @@ void Worker::QueueMetrics(Attempt* attempt) {
     point->set_name("train/loss");
     point->set_step(attempt->unsent_metric);
   }
-  const auto done = [this, request](const core::Answer& answer) {
-    if (!answer.status.ok()) return;
+  const auto done = [this, request](const Answer& answer) {
+    if (!answer.ok()) return;
     for (const v1::MetricPoint& point : request.points()) {
       ledger_->metrics.insert({request.lease().job_id(), point.step()});
     }
@@ -106,12 +106,12 @@ void Worker::Checkpoint(Attempt* attempt) {
   request.set_folder(absl::StrCat("/", attempt->lease.job_id(), "/step-", attempt->step, "-epoch-",
                                   attempt->lease.epoch()));
   const auto done = [this, key = KeyOf(attempt->lease),
-                     folder = request.folder()](const core::Answer& answer) {
+                     folder = request.folder()](const Answer& answer) {
     Attempt* present = FindAttempt(key.first, key.second);
-    if (answer.status.ok()) {
+    if (answer.ok()) {
       CommitFolder(present, folder);
     } else {
-      universe_->Fail("one_lineage", answer.status.ToString());
+      universe_->Fail("one_lineage", answer.status().ToString());
     }
   };
   Queue(attempt, {request, absl::StrCat("Begin ", request.folder()), done, true});
@@ -123,21 +123,21 @@ void Worker::CommitFolder(Attempt* attempt, const std::string& folder) {
   *request.mutable_lease() = attempt->lease;
   request.mutable_checkpoint()->set_step(attempt->step);
   request.mutable_checkpoint()->set_folder(folder);
-  const auto done = [this, key = KeyOf(attempt->lease), folder](const core::Answer& answer) {
+  const auto done = [this, key = KeyOf(attempt->lease), folder](const Answer& answer) {
     OnCommitted(FindAttempt(key.first, key.second), folder, answer);
   };
   Queue(attempt, {request, absl::StrCat("Commit ", folder), done, true});
 }
 
-void Worker::OnCommitted(Attempt* attempt, const std::string& folder, const core::Answer& answer) {
-  if (!answer.status.ok()) {
-    universe_->Fail("one_lineage", answer.status.ToString());
+void Worker::OnCommitted(Attempt* attempt, const std::string& folder, const Answer& answer) {
+  if (!answer.ok()) {
+    universe_->Fail("one_lineage", answer.status().ToString());
     return;
   }
   const std::string& job = attempt->lease.job_id();
   ledger_->commits[job] = std::max(ledger_->commits[job], attempt->step);
   attempt->parent = folder;
-  const auto& response = std::get<v1::CommitCheckpointResponse>(answer.body);
+  const auto& response = std::get<v1::CommitCheckpointResponse>(*answer);
   for (const std::string& obsolete : response.obsolete_folders()) storage_->erase(obsolete);
   if (attempt->step < attempt->spec.stages(0).steps()) {
     ScheduleStep(*attempt);
@@ -166,8 +166,8 @@ void Worker::EndTrainer(Attempt* attempt, v1::FailureCause cause) {
   } else {
     request.mutable_failure()->set_cause(cause);
   }
-  const auto done = [this, key = KeyOf(attempt->lease)](const core::Answer& answer) {
-    if (!answer.status.ok()) universe_->Fail("nothing_lost", answer.status.ToString());
+  const auto done = [this, key = KeyOf(attempt->lease)](const Answer& answer) {
+    if (!answer.ok()) universe_->Fail("nothing_lost", answer.status().ToString());
     ledger_->finishes.insert(key);
     attempts_.erase(key.first);
   };
@@ -184,16 +184,16 @@ void Worker::Queue(Attempt* attempt, Fact fact) {
 void Worker::SendNext(Attempt* attempt) {
   if (attempt->call != 0 || attempt->outbox.empty()) return;
   const Fact& fact = attempt->outbox.front();
-  attempt->call = caller_.Call(fact.body, fact.what,
-                               [this, key = KeyOf(attempt->lease)](const core::Answer& answer) {
-                                 OnFactAnswered(key.first, key.second, answer);
-                               });
+  attempt->call =
+      caller_.Call(fact.body, fact.what, [this, key = KeyOf(attempt->lease)](const Answer& answer) {
+        OnFactAnswered(key.first, key.second, answer);
+      });
 }
 
-void Worker::OnFactAnswered(const std::string& job_id, int64_t epoch, const core::Answer& answer) {
+void Worker::OnFactAnswered(const std::string& job_id, int64_t epoch, const Answer& answer) {
   Attempt* attempt = FindAttempt(job_id, epoch);
   if (attempt == nullptr) return;
-  if (IsFenced(answer.status)) {
+  if (IsFenced(answer.status())) {
     attempts_.erase(job_id);
     return;
   }

@@ -13,8 +13,10 @@ bool IsCut(const Node& from, const Node& to) {
 
 }  // namespace
 
-Universe::Universe(uint64_t seed, bool print_trace) : random(seed), print_trace_(print_trace) {
+Universe::Universe(const Options& options)
+    : random(options.seed), print_trace_(options.print_trace) {
   faults = DrawFaultPlan(&random);
+  if (options.only_full_disk) faults = OnlyAFullDisk();
 }
 
 void Universe::Enqueue(absl::Duration at, std::function<void()> action) {

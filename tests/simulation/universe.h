@@ -36,7 +36,13 @@ struct Violation {
 
 class Universe {
  public:
-  Universe(uint64_t seed, bool print_trace);
+  // Draws what may go wrong, unless it is only the disk.
+  struct Options {
+    uint64_t seed = 0;
+    bool print_trace = false;
+    bool only_full_disk = false;
+  };
+  explicit Universe(const Options& options);
 
   // After `delay` on the node's clock, unless the node died meanwhile; later if it is paused.
   void After(const Node& node, absl::Duration delay, std::function<void()> action);

@@ -46,7 +46,8 @@ void Worker::Crash(absl::Duration outage) {
   if (registered_ && seen) {
     universe_->Send(node, coordinator_->node, absl::StrCat("end of session of ", node.name),
                     [this, identity = identity_] {
-                      coordinator_->Receive(core::SessionClosed{identity}, nullptr);
+                      coordinator_->Receive(core::Observation(core::SessionClosed{identity}),
+                                            nullptr);
                     });
   }
   ++node.life;
@@ -75,19 +76,18 @@ void Worker::Register() {
   body.request.mutable_running()->Assign(listed.begin(), listed.end());
   caller_.Call(
       body, absl::StrCat("Register ", identity_.incarnation()),
-      [this, listed](const core::Answer& answer) { OnRegistered(listed, answer); },
+      [this, listed](const Answer& answer) { OnRegistered(listed, answer); },
       Universe::Fate::kDiesWithSender);
 }
 
-void Worker::OnRegistered(const std::vector<v1::LeaseIdentity>& listed,
-                          const core::Answer& answer) {
+void Worker::OnRegistered(const std::vector<v1::LeaseIdentity>& listed, const Answer& answer) {
   registering_ = false;
-  if (!answer.status.ok()) {
+  if (!answer.ok()) {
     universe_->After(node, absl::Seconds(1), [this] { Register(); });
     return;
   }
   registered_ = true;
-  const auto& response = std::get<v1::RegisterWorkerResponse>(answer.body);
+  const auto& response = std::get<v1::RegisterWorkerResponse>(*answer);
   for (const v1::LeaseIdentity& lease : listed) {
     const bool keep = std::any_of(
         response.keep().begin(), response.keep().end(),
@@ -108,10 +108,9 @@ void Worker::HeartbeatLoop() {
     body.request.mutable_running()->Assign(running.begin(), running.end());
     sent_[sequence_] = Local();
     if (sent_.size() > kHeartbeatsRemembered) sent_.erase(sent_.begin());
-    caller_.SendOnce(body, absl::StrCat("Heartbeat ", sequence_),
-                     [this](const core::Answer& answer) {
-                       if (!answer.status.ok()) Register();
-                     });
+    caller_.SendOnce(body, absl::StrCat("Heartbeat ", sequence_), [this](const Answer& answer) {
+      if (!answer.ok()) Register();
+    });
   }
   universe_->After(node, settings_.heartbeat, [this] { HeartbeatLoop(); });
 }

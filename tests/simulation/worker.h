@@ -19,9 +19,9 @@ namespace octavo::simulation {
 class Worker {
  public:
   struct Fact {
-    core::EventBody body;
+    Event body;
     std::string what;
-    std::function<void(const core::Answer&)> done;
+    std::function<void(const Answer&)> done;
     bool dies_with_trainer = false;
   };
   // From taking the assignment until the end was acknowledged.
@@ -63,7 +63,7 @@ class Worker {
   // worker.cc: the session
   void Start();
   void Register();
-  void OnRegistered(const std::vector<v1::LeaseIdentity>& listed, const core::Answer& answer);
+  void OnRegistered(const std::vector<v1::LeaseIdentity>& listed, const Answer& answer);
   void HeartbeatLoop();
   void Take(const v1::Assignment& assignment, absl::Duration sent);
   void Stop(const v1::LeaseIdentity& lease);
@@ -75,14 +75,14 @@ class Worker {
   void Step(const std::string& job_id, int64_t epoch);
   void Checkpoint(Attempt* attempt);
   void CommitFolder(Attempt* attempt, const std::string& folder);
-  void OnCommitted(Attempt* attempt, const std::string& folder, const core::Answer& answer);
+  void OnCommitted(Attempt* attempt, const std::string& folder, const Answer& answer);
   void QueueTelemetry(Attempt* attempt);
   void QueueLogs(Attempt* attempt);
   void QueueMetrics(Attempt* attempt);
   void EndTrainer(Attempt* attempt, v1::FailureCause cause);  // unspecified: success
   void Queue(Attempt* attempt, Fact fact);
   void SendNext(Attempt* attempt);
-  void OnFactAnswered(const std::string& job_id, int64_t epoch, const core::Answer& answer);
+  void OnFactAnswered(const std::string& job_id, int64_t epoch, const Answer& answer);
   void ScheduleStep(const Attempt& attempt);
 
   absl::Duration Local() const { return universe_->Local(node); }

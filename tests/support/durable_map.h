@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <variant>
@@ -11,7 +12,7 @@
 namespace octavo::testing_support {
 
 struct DurableMap {
-  std::map<std::string, core::PutJob> jobs;
+  std::map<std::string, core::JobPointer> jobs;
   std::map<std::string, core::PutRequest> requests;
   std::map<std::string, core::LogCursor> cursors;
   std::map<std::string, std::map<int64_t, v1::LogLine>> logs;  // by job, by offset
@@ -23,14 +24,20 @@ struct DurableMap {
 
   core::DurableState State() const {
     core::DurableState state;
-    for (const auto& [id, put] : jobs) state.jobs.push_back(put);
+    for (const auto& [id, record] : jobs) {
+      // Only what is durable: the rest must follow from it.
+      auto stored = std::make_shared<core::JobRecord>();
+      stored->job = record->job;
+      stored->order = record->order;
+      state.jobs.push_back({stored});
+    }
     for (const auto& [id, put] : requests) state.requests.push_back(put);
     for (const auto& [id, cursor] : cursors) state.log_cursors.push_back(cursor);
     return state;
   }
 
  private:
-  void Put(const core::PutJob& put) { jobs[put.job.id()] = put; }
+  void Put(const core::PutJob& put) { jobs[put.record->job.id()] = put.record; }
   void Put(const core::PutRequest& put) { requests[put.request_id] = put; }
   void Put(const core::PutMetrics& put) {
     for (const v1::MetricPoint& point : put.points) {

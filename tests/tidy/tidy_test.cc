@@ -79,6 +79,8 @@ TEST(Tidy, DependenciesPointOneWay) {
       {"server/core", {"server/scheduling", "base", "proto"}},
       {"server/storage", {"server/core", "base", "proto"}},
       {"server/telemetry", {"server/core", "server/storage", "proto", "base"}},
+      {"server/loop",
+       {"server/core", "server/storage/store.h", "server/telemetry", "proto", "base"}},
       {"server/rpc",
        {"server", "worker/engine/model/shape.h", "worker/engine/model/config.h",
         "worker/engine/precision/policy.h", "worker/trainer/recipe_spec.h", "proto", "base"}},

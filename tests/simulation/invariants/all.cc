@@ -4,8 +4,9 @@ namespace octavo::simulation {
 
 std::vector<std::unique_ptr<Invariant>> AllInvariants() {
   std::vector<std::unique_ptr<Invariant>> all;
-  for (const auto make : {OneLease, OneLineage, NothingLost, TerminalStatesAreFinal, OneOutcome,
-                          RestartBudget, LogOffsets, DeviceBooking, RebuildsEqual}) {
+  for (const auto make :
+       {OneLease, OneLineage, NothingLost, TerminalStatesAreFinal, OneOutcome, RestartBudget,
+        LogOffsets, DeviceBooking, RebuildsEqual, HeartbeatsAreAnswered, AFullDiskIsPatient}) {
     all.push_back(make());
   }
   return all;

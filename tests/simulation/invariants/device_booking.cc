@@ -28,7 +28,7 @@ class Checker final : public Invariant {
   }
 
   void AtEnd(const Cluster& cluster) override {
-    for (const v1::Worker& worker : cluster.coordinator->core()->ListWorkers()) {
+    for (const v1::Worker& worker : cluster.coordinator->core()->ListWorkers("", 1000)) {
       if (worker.attempt_ids_size() == 0) continue;
       cluster.universe->Fail("device_booking",
                              absl::StrCat(worker.id(), " still holds ", worker.attempt_ids(0)));
@@ -43,16 +43,16 @@ class Checker final : public Invariant {
  private:
   static void CheckBooks(const Cluster& cluster) {
     std::map<std::tuple<std::string, std::string, int32_t>, std::string> booked;
-    const auto jobs = cluster.coordinator->core()->ListJobs(
+    const auto jobs = cluster.coordinator->core()->jobs().List(
         0, 1000, {v1::JOB_STATE_RUNNING, v1::JOB_STATE_CANCELLING});
     for (const auto& entry : jobs) {
-      const v1::Attempt& attempt = *entry.job->attempts().rbegin();
-      const std::string& kind = entry.job->spec().resources().device_kind();
+      const v1::Attempt& attempt = *entry->job.attempts().rbegin();
+      const std::string& kind = entry->job.spec().resources().device_kind();
       const auto [other, first] = booked.emplace(
-          std::tuple(attempt.worker_id(), kind, attempt.device_index()), entry.job->id());
+          std::tuple(attempt.worker_id(), kind, attempt.device_index()), entry->job.id());
       if (first) continue;
       cluster.universe->Fail(
-          "device_booking", absl::StrCat(other->second, " and ", entry.job->id(), " share ", kind,
+          "device_booking", absl::StrCat(other->second, " and ", entry->job.id(), " share ", kind,
                                          " ", attempt.device_index(), " of ", attempt.worker_id()));
     }
   }

@@ -18,7 +18,7 @@ class Checker final : public Invariant {
 
   static const v1::Job& JobOf(const Cluster& cluster, const std::string& id) {
     const auto found = cluster.coordinator->disk.jobs.find(id);
-    if (found != cluster.coordinator->disk.jobs.end()) return found->second.job;
+    if (found != cluster.coordinator->disk.jobs.end()) return found->second->job;
     Lost(cluster, id);
     return v1::Job::default_instance();
   }

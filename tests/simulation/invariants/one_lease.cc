@@ -28,12 +28,13 @@ class Checker final : public Invariant {
     const auto* put = std::get_if<core::PutJob>(&write);
     if (put == nullptr) return;
     int open = 0;
-    for (const v1::Attempt& attempt : put->job.attempts()) open += attempt.has_end_time() ? 0 : 1;
-    const bool leased =
-        put->job.state() == v1::JOB_STATE_RUNNING || put->job.state() == v1::JOB_STATE_CANCELLING;
+    for (const v1::Attempt& attempt : put->record->job.attempts())
+      open += attempt.has_end_time() ? 0 : 1;
+    const bool leased = put->record->job.state() == v1::JOB_STATE_RUNNING ||
+                        put->record->job.state() == v1::JOB_STATE_CANCELLING;
     if (open != (leased ? 1 : 0)) {
-      cluster.universe->Fail("one_lease",
-                             absl::StrCat(open, " open attempts: ", put->job.ShortDebugString()));
+      cluster.universe->Fail(
+          "one_lease", absl::StrCat(open, " open attempts: ", put->record->job.ShortDebugString()));
     }
   }
 };

@@ -15,7 +15,7 @@ class Checker final : public Invariant {
   void Committed(const Cluster& cluster, const core::Write& write) override {
     const auto* put = std::get_if<core::PutJob>(&write);
     if (put == nullptr) return;
-    const v1::Job& job = put->job;
+    const v1::Job& job = put->record->job;
     std::string& newest = newest_[job.id()];
     if (job.checkpoint().folder() != newest) {
       const auto stored = cluster.storage.find(job.checkpoint().folder());
@@ -34,21 +34,21 @@ class Checker final : public Invariant {
   }
 
   void AtEnd(const Cluster& cluster) override {
-    for (const auto& [id, put] : cluster.coordinator->disk.jobs) {
-      for (const v1::Checkpoint& checkpoint : put.job.checkpoints()) {
+    for (const auto& [id, record] : cluster.coordinator->disk.jobs) {
+      for (const v1::Checkpoint& checkpoint : record->job.checkpoints()) {
         ever_.erase(checkpoint.folder());
       }
-      const int32_t keep = put.job.spec().stages(0).checkpoint().keep();
-      if (put.job.state() != v1::JOB_STATE_SUCCEEDED) continue;
-      const int64_t steps = put.job.spec().stages(0).steps();
-      if (put.job.checkpoint().step() != steps) {
+      const int32_t keep = record->job.spec().stages(0).checkpoint().keep();
+      if (record->job.state() != v1::JOB_STATE_SUCCEEDED) continue;
+      const int64_t steps = record->job.spec().stages(0).steps();
+      if (record->job.checkpoint().step() != steps) {
         cluster.universe->Fail("one_lineage", absl::StrCat(id, " succeeded without its last step"));
       }
-      for (int i = std::max(0, put.job.checkpoints_size() - keep); i < put.job.checkpoints_size();
-           ++i) {
-        if (cluster.storage.count(put.job.checkpoints(i).folder()) > 0) continue;
-        cluster.universe->Fail("one_lineage",
-                               absl::StrCat("kept, but gone: ", put.job.checkpoints(i).folder()));
+      for (int i = std::max(0, record->job.checkpoints_size() - keep);
+           i < record->job.checkpoints_size(); ++i) {
+        if (cluster.storage.count(record->job.checkpoints(i).folder()) > 0) continue;
+        cluster.universe->Fail(
+            "one_lineage", absl::StrCat("kept, but gone: ", record->job.checkpoints(i).folder()));
       }
     }
     for (const std::string& forgotten : ever_) {

@@ -11,17 +11,17 @@ class Checker final : public Invariant {
   void AfterEvent(const Cluster& cluster) override {
     const Coordinator& coordinator = *cluster.coordinator;
     if (++events_ % kEvery != 0 || coordinator.core() == nullptr || !coordinator.Idle()) return;
-    const auto listed = coordinator.core()->ListJobs(0, 1000, {});
+    const auto listed = coordinator.core()->jobs().List(0, 1000, {});
     if (listed.size() != coordinator.disk.jobs.size()) {
       cluster.universe->Fail("rebuilds_equal", "another number of jobs");
     }
     for (const auto& entry : listed) {
-      const auto stored = coordinator.disk.jobs.find(entry.job->id());
-      if (stored != coordinator.disk.jobs.end() && stored->second.order == entry.order &&
-          stored->second.job.SerializeAsString() == entry.job->SerializeAsString()) {
+      const auto stored = coordinator.disk.jobs.find(entry->job.id());
+      if (stored != coordinator.disk.jobs.end() && stored->second->order == entry->order &&
+          stored->second->job.SerializeAsString() == entry->job.SerializeAsString()) {
         continue;
       }
-      cluster.universe->Fail("rebuilds_equal", entry.job->ShortDebugString());
+      cluster.universe->Fail("rebuilds_equal", entry->job.ShortDebugString());
     }
   }
 

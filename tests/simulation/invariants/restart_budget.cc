@@ -9,7 +9,7 @@ class Checker final : public Invariant {
   void Committed(const Cluster& cluster, const core::Write& write) override {
     const auto* put = std::get_if<core::PutJob>(&write);
     if (put == nullptr) return;
-    const v1::Job& job = put->job;
+    const v1::Job& job = put->record->job;
     if (job.attempts_size() <= job.spec().retries().max_restarts() + 1 &&
         job.epoch() == job.attempts_size()) {
       return;

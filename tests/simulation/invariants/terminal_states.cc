@@ -12,12 +12,12 @@ class Checker final : public Invariant {
   void Committed(const Cluster& cluster, const core::Write& write) override {
     const auto* put = std::get_if<core::PutJob>(&write);
     if (put == nullptr) return;
-    v1::Job& last = last_[put->job.id()];
-    if (IsTerminal(last) || put->job.version() <= last.version()) {
+    v1::Job& last = last_[put->record->job.id()];
+    if (IsTerminal(last) || put->record->job.version() <= last.version()) {
       cluster.universe->Fail("terminal_states", absl::StrCat(last.ShortDebugString(), " became ",
-                                                             put->job.ShortDebugString()));
+                                                             put->record->job.ShortDebugString()));
     }
-    last = put->job;
+    last = put->record->job;
   }
 
  private:

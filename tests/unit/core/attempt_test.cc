@@ -1,6 +1,6 @@
 // Ends of attempts, restarts and their budget, and a coordinator that starts anew in between.
 #include "absl/strings/str_cat.h"
-#include "tests/unit/core/fleet.h"
+#include "tests/unit/core/scene.h"
 
 namespace octavo::core {
 namespace {
@@ -16,7 +16,7 @@ class AttemptTest : public testing::Test {
     fleet.Beat(worker, {fleet.LeaseOf(id)});
     return id;
   }
-  Fleet fleet;
+  Scene fleet;
   const v1::WorkerIdentity worker = fleet.Identity("w");
 };
 
@@ -130,7 +130,7 @@ TEST_F(AttemptTest, ARestartedCoordinatorTakesRunningAttemptsBack) {
   fleet.Pass(absl::Seconds(10));
   fleet.Restart();
   fleet.Pass(absl::Seconds(14));  // a lease anew, whatever was left of the old one
-  EXPECT_EQ(fleet.Register(worker, {Fleet::Cpu()}, {lease}).keep_size(), 1);
+  EXPECT_EQ(fleet.Register(worker, {Scene::Cpu()}, {lease}).keep_size(), 1);
   EXPECT_EQ(fleet.Beat(worker, {lease}).renewed_size(), 1);
   EXPECT_EQ(fleet.Submit().state(), v1::JOB_STATE_PENDING) << "its device is taken";
   EXPECT_TRUE(fleet.Finish(lease).ok());
@@ -169,7 +169,7 @@ TEST_F(AttemptTest, ACancelIsRememberedAcrossARestart) {
   const v1::LeaseIdentity lease = fleet.LeaseOf(id);
   fleet.Apply(CancelJob{id});
   fleet.Restart();
-  fleet.Register(worker, {Fleet::Cpu()}, {lease});
+  fleet.Register(worker, {Scene::Cpu()}, {lease});
   EXPECT_EQ(fleet.Beat(worker, {lease}).stop_size(), 1);
   EXPECT_TRUE(fleet.StatusOf(CancelJob{id}).ok());
   EXPECT_TRUE(fleet.Finish(lease, v1::FAILURE_CAUSE_CANCELLED).ok());

@@ -1,6 +1,6 @@
 // Checkpoints, metrics and logs under a lease.
 #include "absl/strings/str_cat.h"
-#include "tests/unit/core/fleet.h"
+#include "tests/unit/core/scene.h"
 
 namespace octavo::core {
 namespace {
@@ -24,7 +24,8 @@ class FactsTest : public testing::Test {
   }
   std::vector<std::string> Committed() {
     std::vector<std::string> folders;
-    for (const v1::Checkpoint& checkpoint : fleet.Job(id).checkpoints()) {
+    const v1::Job job = fleet.Job(id);
+    for (const v1::Checkpoint& checkpoint : job.checkpoints()) {
       folders.push_back(checkpoint.folder());
     }
     return folders;
@@ -36,7 +37,7 @@ class FactsTest : public testing::Test {
     request.set_folder(folder);
     return fleet.StatusOf(request);
   }
-  Fleet fleet;
+  Scene fleet;
   const v1::WorkerIdentity worker = fleet.Identity("w");
   std::string id;
   v1::LeaseIdentity lease;

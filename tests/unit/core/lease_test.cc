@@ -1,5 +1,5 @@
 // What cut lines, silent workers and slow coordinators do to running attempts.
-#include "tests/unit/core/fleet.h"
+#include "tests/unit/core/scene.h"
 
 namespace octavo::core {
 namespace {
@@ -12,18 +12,18 @@ class LeaseTest : public testing::Test {
     lease = fleet.LeaseOf(id);
     fleet.Beat(worker, {lease});
   }
-  Fleet fleet;
+  Scene fleet;
   const v1::WorkerIdentity worker = fleet.Identity("w");
   std::string id;
   v1::LeaseIdentity lease;
 };
 
 TEST_F(LeaseTest, AnAssignmentCarriesWhatTheWorkerNeeds) {
-  Fleet other;
+  Scene other;
   const std::string baseline = other.Submit().id();
   other.Apply(CancelJob{baseline});
   const std::string wanted = other.Submit({.baseline = baseline}).id();
-  const v1::SessionResponse response = other.Join("w", {Fleet::Cpu(kGibibyte, 3)});
+  const v1::SessionResponse response = other.Join("w", {Scene::Cpu(kGibibyte, 3)});
   ASSERT_EQ(response.assignments_size(), 1);
   const v1::Assignment& assignment = response.assignments(0);
   EXPECT_EQ(assignment.lease().job_id(), wanted);
@@ -43,9 +43,9 @@ TEST_F(LeaseTest, HeartbeatsKeepAnAttemptForEver) {
 TEST_F(LeaseTest, CutsShorterThanTheLeaseCostNothingHoweverOftenTheyCome) {
   for (int cut = 0; cut < 25; ++cut) {
     fleet.Pass(absl::Seconds(14));
-    EXPECT_EQ(fleet.core().ListWorkers()[0].state(), v1::WORKER_STATE_UNREACHABLE);
+    EXPECT_EQ(fleet.Workers()[0].state(), v1::WORKER_STATE_UNREACHABLE);
     EXPECT_EQ(fleet.Beat(worker, {lease}).renewed_size(), 1);
-    EXPECT_EQ(fleet.core().ListWorkers()[0].state(), v1::WORKER_STATE_CONNECTED);
+    EXPECT_EQ(fleet.Workers()[0].state(), v1::WORKER_STATE_CONNECTED);
   }
   EXPECT_EQ(fleet.Job(id).attempts_size(), 1);
   EXPECT_EQ(fleet.Job(id).state(), v1::JOB_STATE_RUNNING);
@@ -125,8 +125,8 @@ TEST_F(LeaseTest, AnotherWorkerCannotSpeakForTheHolder) {
 TEST_F(LeaseTest, AFrozenCoordinatorRestartsNothing) {
   for (const absl::Duration pause : {absl::Seconds(2), absl::Seconds(40), absl::Minutes(10)}) {
     fleet.Freeze(pause);
-    fleet.Apply(Tick{});
-    EXPECT_EQ(fleet.core().ListWorkers().size(), 1u);
+    fleet.Pass(absl::Milliseconds(1));
+    EXPECT_EQ(fleet.Workers().size(), 1u);
     fleet.Beat(worker, {lease});
     EXPECT_EQ(fleet.Job(id).state(), v1::JOB_STATE_RUNNING);
     EXPECT_EQ(fleet.Job(id).epoch(), 1);
@@ -136,7 +136,7 @@ TEST_F(LeaseTest, AFrozenCoordinatorRestartsNothing) {
 TEST_F(LeaseTest, AHealedWorkerGoesOnWithTheSameAttempt) {
   fleet.Apply(SessionClosed{worker});
   fleet.Pass(absl::Seconds(10));
-  const v1::RegisterWorkerResponse response = fleet.Register(worker, {Fleet::Cpu()}, {lease});
+  const v1::RegisterWorkerResponse response = fleet.Register(worker, {Scene::Cpu()}, {lease});
   EXPECT_EQ(response.keep_size(), 1);
   EXPECT_EQ(fleet.Beat(worker, {lease}).renewed_size(), 1);
   EXPECT_EQ(fleet.Job(id).attempts_size(), 1);
@@ -193,10 +193,8 @@ TEST_F(LeaseTest, AnOvertakenHeartbeatChangesNothing) {
 
 TEST_F(LeaseTest, NoJobIsRunningWithoutALease) {
   fleet.Pass(absl::Seconds(60));
-  for (const auto& entry : fleet.core().ListJobs(0, 100, {v1::JOB_STATE_RUNNING})) {
-    ADD_FAILURE() << entry.job->id();
-  }
-  EXPECT_TRUE(fleet.core().ListWorkers().empty());
+  EXPECT_TRUE(fleet.JobsIn(v1::JOB_STATE_RUNNING).empty());
+  EXPECT_TRUE(fleet.Workers().empty());
 }
 
 }  // namespace

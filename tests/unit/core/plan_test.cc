@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <random>
 
@@ -16,14 +17,12 @@ using ::testing::IsEmpty;
 
 constexpr int64_t kGibibyte = int64_t{1} << 30;
 
-DeviceState Device(const std::string& worker, int64_t gibibytes, bool free = true) {
-  return {.worker_id = worker, .kind = "gpu", .memory_bytes = gibibytes * kGibibyte, .free = free};
+FreeDevice Device(const std::string& worker, int64_t gibibytes) {
+  return {.worker_id = worker, .kind = "gpu", .memory_bytes = gibibytes * kGibibyte};
 }
-WaitingJob Waiting(const std::string& id, int64_t gibibytes, int32_t priority = 0) {
-  static int64_t order = 0;
-  return {.id = id,
-          .priority = priority,
-          .order = ++order,
+WaitingJob Waiting(int64_t order, int64_t gibibytes, int32_t priority = 0) {
+  return {.priority = priority,
+          .order = order,
           .device_kind = "gpu",
           .memory_bytes = gibibytes * kGibibyte};
 }
@@ -31,115 +30,156 @@ template <typename T>
 void Shuffle(std::vector<T>* items, std::mt19937& random) {
   for (size_t i = items->size(); i > 1; --i) std::swap((*items)[i - 1], (*items)[random() % i]);
 }
-std::vector<std::string> Words(const Plan& plan) {
+std::vector<Placement> PlanOf(const std::vector<WaitingJob>& jobs,
+                              const std::vector<FreeDevice>& devices, int64_t limit = 1000) {
+  WaitingJobs waiting;
+  for (const WaitingJob& job : jobs) waiting.Add(job);
+  FreeDevices free;
+  for (const FreeDevice& device : devices) free.Add(device);
+  return PlanAssignments(waiting, free, limit);
+}
+std::vector<std::string> Words(const std::vector<Placement>& plan) {
   std::vector<std::string> words;
-  for (const Placement& placement : plan.placements) {
-    words.push_back(absl::StrCat(placement.job_id, "@", placement.worker_id));
+  for (const Placement& placement : plan) {
+    words.push_back(absl::StrCat(placement.order, "@", placement.worker_id));
   }
   return words;
 }
-std::string ReasonOf(const Plan& plan, const std::string& job) {
-  for (const Unplaced& unplaced : plan.unplaced) {
-    if (unplaced.job_id == job) return unplaced.reason;
-  }
-  return "";
-}
 
 TEST(PlanAssignments, ServesHigherPriorityFirstThenTheOrderOfSubmission) {
-  const Plan plan = PlanAssignments(
-      {{Waiting("a", 1), Waiting("b", 1), Waiting("c", 1, 5)}, {Device("w", 8), Device("x", 8)}});
-  EXPECT_THAT(Words(plan), ElementsAre("c@w", "a@x"));
-  EXPECT_EQ(ReasonOf(plan, "b"), "waits for a free gpu device of 1.0 GiB");
+  EXPECT_THAT(Words(PlanOf({Waiting(1, 1), Waiting(2, 1), Waiting(3, 1, 5)},
+                           {Device("w", 8), Device("x", 8)})),
+              ElementsAre("3@w", "1@x"));
 }
 
 TEST(PlanAssignments, TakesTheTightestDeviceAndBreaksTiesByWorkerId) {
-  const Plan plan = PlanAssignments(
-      {{Waiting("a", 4), Waiting("b", 4)}, {Device("large", 80), Device("z", 8), Device("y", 8)}});
-  EXPECT_THAT(Words(plan), ElementsAre("a@y", "b@z"));
+  EXPECT_THAT(Words(PlanOf({Waiting(1, 4), Waiting(2, 4)},
+                           {Device("large", 80), Device("z", 8), Device("y", 8)})),
+              ElementsAre("1@y", "2@z"));
 }
 
-TEST(PlanAssignments, AJobThatCouldNeverFitSaysWhyAndBlocksNobody) {
-  const Plan plan =
-      PlanAssignments({{Waiting("huge", 12, 9), Waiting("small", 2)}, {Device("w", 8)}});
-  EXPECT_THAT(Words(plan), ElementsAre("small@w"));
-  EXPECT_EQ(ReasonOf(plan, "huge"), "needs 12.0 GiB on a gpu device; the largest has 8.0 GiB");
+TEST(PlanAssignments, AJobThatCouldNeverFitBlocksNobody) {
+  EXPECT_THAT(Words(PlanOf({Waiting(1, 12, 9), Waiting(2, 2)}, {Device("w", 8)})),
+              ElementsAre("2@w"));
 }
 
-TEST(PlanAssignments, ABusyDeviceIsNotTakenButCountsAsOneThatCouldFit) {
-  const Plan plan = PlanAssignments({{Waiting("a", 12)}, {Device("w", 16, false)}});
-  EXPECT_THAT(Words(plan), IsEmpty());
-  EXPECT_EQ(ReasonOf(plan, "a"), "waits for a free gpu device of 12.0 GiB");
-}
-
-TEST(PlanAssignments, AKindThatNobodyHasIsNamed) {
-  WaitingJob job = Waiting("a", 1);
+TEST(PlanAssignments, AnotherKindIsNotTaken) {
+  WaitingJob job = Waiting(1, 1);
   job.device_kind = "cpu";
-  const Plan plan = PlanAssignments({{job}, {Device("w", 8)}});
-  EXPECT_EQ(ReasonOf(plan, "a"), "no registered worker has a cpu device");
+  EXPECT_THAT(Words(PlanOf({job}, {Device("w", 8)})), IsEmpty());
 }
 
 TEST(PlanAssignments, ALargeJobIsServedFirstWhenItsDeviceFallsFreeHoweverManySmallOnesWait) {
-  std::vector<WaitingJob> jobs = {Waiting("large", 60)};
-  for (int i = 0; i < 50; ++i) jobs.push_back(Waiting(absl::StrCat("small", i), 1));
-  const Plan busy = PlanAssignments({jobs, {Device("big", 80, false), Device("w", 8)}});
-  EXPECT_THAT(Words(busy), ElementsAre("small0@w"));
-  const Plan freed = PlanAssignments({jobs, {Device("big", 80), Device("w", 8, false)}});
-  EXPECT_THAT(Words(freed), ElementsAre("large@big"));
+  std::vector<WaitingJob> jobs = {Waiting(1, 60)};
+  for (int i = 2; i < 52; ++i) jobs.push_back(Waiting(i, 1));
+  EXPECT_THAT(Words(PlanOf(jobs, {Device("w", 8)})), ElementsAre("2@w"));
+  EXPECT_THAT(Words(PlanOf(jobs, {Device("big", 80)})), ElementsAre("1@big"));
 }
 
-TEST(PlanAssignments, TheOrderOfTheSnapshotDoesNotMatter) {
+TEST(PlanAssignments, StopsAtItsLimitAndServesTheRestInTheSameOrderLater) {
+  std::vector<WaitingJob> jobs;
+  std::vector<FreeDevice> devices;
+  for (int i = 1; i <= 10; ++i) jobs.push_back(Waiting(i, 1 + i % 3, i % 2));
+  for (int i = 0; i < 8; ++i) devices.push_back(Device(absl::StrCat("w", i), 1 + i % 4));
+  const std::vector<Placement> all = PlanOf(jobs, devices);
+  std::vector<std::string> in_pieces;
+  while (true) {
+    const std::vector<Placement> some = PlanOf(jobs, devices, 3);
+    if (some.empty()) break;
+    EXPECT_LE(some.size(), 3u);
+    for (const Placement& placement : some) {
+      std::erase_if(jobs, [&](const WaitingJob& job) { return job.order == placement.order; });
+      std::erase_if(devices, [&](const FreeDevice& device) {
+        return device.worker_id == placement.worker_id;
+      });
+    }
+    for (std::string& word : Words(some)) in_pieces.push_back(std::move(word));
+  }
+  EXPECT_EQ(in_pieces, Words(all));
+}
+
+TEST(PlanAssignments, TheOrderOfEntryDoesNotMatter) {
   std::mt19937 random(1);
   std::vector<WaitingJob> jobs;
-  std::vector<DeviceState> devices;
-  for (int i = 0; i < 40; ++i) jobs.push_back(Waiting(absl::StrCat("j", i), i % 9, i % 3));
-  for (int i = 0; i < 20; ++i) devices.push_back(Device(absl::StrCat("w", i), i % 10, i % 4 != 0));
-  const std::vector<std::string> expected = Words(PlanAssignments({jobs, devices}));
+  std::vector<FreeDevice> devices;
+  for (int i = 0; i < 40; ++i) jobs.push_back(Waiting(i + 1, i % 9, i % 3));
+  for (int i = 0; i < 20; ++i) devices.push_back(Device(absl::StrCat("w", i), i % 10));
+  const std::vector<std::string> expected = Words(PlanOf(jobs, devices));
   for (int round = 0; round < 20; ++round) {
     Shuffle(&jobs, random);
     Shuffle(&devices, random);
-    EXPECT_EQ(Words(PlanAssignments({jobs, devices})), expected);
+    EXPECT_EQ(Words(PlanOf(jobs, devices)), expected);
   }
 }
 
-// No device twice, each large enough, and nobody waits while a free device would hold it.
-TEST(PlanAssignments, RandomPlansAreSoundAndLeaveNothingUndone) {
+// Each job in turn gets the tightest device that is left and holds it: said so, and tried on
+// everything.
+std::vector<std::string> Expected(std::vector<WaitingJob> jobs, std::vector<FreeDevice> devices) {
+  std::sort(jobs.begin(), jobs.end(), [](const WaitingJob& a, const WaitingJob& b) {
+    return std::pair(-a.priority, a.order) < std::pair(-b.priority, b.order);
+  });
+  std::sort(devices.begin(), devices.end(), [](const FreeDevice& a, const FreeDevice& b) {
+    return std::tie(a.memory_bytes, a.worker_id) < std::tie(b.memory_bytes, b.worker_id);
+  });
+  std::vector<std::string> words;
+  for (const WaitingJob& job : jobs) {
+    const auto tightest = std::find_if(
+        devices.begin(), devices.end(),
+        [&](const FreeDevice& device) { return device.memory_bytes >= job.memory_bytes; });
+    if (tightest == devices.end()) continue;
+    words.push_back(absl::StrCat(job.order, "@", tightest->worker_id));
+    devices.erase(tightest);
+  }
+  return words;
+}
+
+TEST(PlanAssignments, RandomPlansAreThoseOfTheRuleItself) {
   std::mt19937 random(2);
-  for (int round = 0; round < 200; ++round) {
-    Snapshot snapshot;
-    std::map<std::string, int64_t> need, free;
+  for (int round = 0; round < 300; ++round) {
+    std::vector<WaitingJob> jobs;
+    std::vector<FreeDevice> devices;
     for (unsigned i = 0; i < random() % 20; ++i) {
-      snapshot.jobs.push_back(
-          Waiting(absl::StrCat("j", i), random() % 12, static_cast<int32_t>(random() % 3)));
-      need[snapshot.jobs.back().id] = snapshot.jobs.back().memory_bytes;
+      jobs.push_back(Waiting(i + 1, random() % 12, static_cast<int32_t>(random() % 3)));
     }
     for (unsigned i = 0; i < random() % 20; ++i) {
-      snapshot.devices.push_back(Device(absl::StrCat("w", i), random() % 12, random() % 2 == 0));
-      const DeviceState& device = snapshot.devices.back();
-      if (device.free) free[device.worker_id] = device.memory_bytes;
+      devices.push_back(Device(absl::StrCat("w", i), random() % 12));
     }
-    const Plan plan = PlanAssignments(snapshot);
-    EXPECT_EQ(plan.placements.size() + plan.unplaced.size(), snapshot.jobs.size());
-    for (const Placement& placement : plan.placements) {
-      ASSERT_EQ(free.count(placement.worker_id), 1u);
-      EXPECT_GE(free[placement.worker_id], need[placement.job_id]);
-      free.erase(placement.worker_id);
-    }
-    for (const Unplaced& unplaced : plan.unplaced) {
-      for (const auto& [worker, memory] : free) EXPECT_LT(memory, need[unplaced.job_id]);
-    }
+    ASSERT_EQ(Words(PlanOf(jobs, devices)), Expected(jobs, devices));
   }
 }
 
-TEST(PlanAssignments, TenThousandJobsOnAThousandWorkersTakeTensOfMilliseconds) {
-  Snapshot snapshot;
-  for (int i = 0; i < 10000; ++i) snapshot.jobs.push_back(Waiting(absl::StrCat("j", i), i % 90));
-  for (int i = 0; i < 1000; ++i) snapshot.devices.push_back(Device(absl::StrCat("w", i), i % 81));
+TEST(WaitingReason, NamesWhatIsMissing) {
+  EXPECT_EQ(WaitingReason("gpu", kGibibyte, kGibibyte), "waits for a free gpu device of 1.0 GiB");
+  EXPECT_EQ(WaitingReason("gpu", 0, kGibibyte), "waits for a free gpu device");
+  EXPECT_EQ(WaitingReason("gpu", 12 * kGibibyte, 8 * kGibibyte),
+            "needs 12.0 GiB on a gpu device; the largest has 8.0 GiB");
+  EXPECT_EQ(WaitingReason("cpu", kGibibyte, std::nullopt), "no registered worker has a cpu device");
+}
+
+TEST(WaitingJobs, CountsWhatIsThere) {
+  WaitingJobs jobs;
+  jobs.Add(Waiting(1, 1));
+  jobs.Add(Waiting(1, 1));
+  jobs.Add(Waiting(2, 2));
+  jobs.Remove(Waiting(3, 1));
+  EXPECT_EQ(jobs.size(), 2);
+  jobs.Remove(Waiting(1, 1));
+  jobs.Remove(Waiting(2, 2));
+  EXPECT_EQ(jobs.size(), 0);
+  EXPECT_TRUE(jobs.by_kind().empty());
+}
+
+TEST(PlanAssignments, PlacementsAmongTenThousandJobsTakeMilliseconds) {
+  WaitingJobs jobs;
+  FreeDevices devices;
+  for (int i = 0; i < 10000; ++i) jobs.Add(Waiting(i + 1, i % 90));
+  for (int i = 0; i < 1000; ++i) devices.Add(Device(absl::StrCat("w", i), i % 81));
   const auto start = std::chrono::steady_clock::now();
-  const Plan plan = PlanAssignments(snapshot);
+  EXPECT_EQ(PlanAssignments(jobs, devices, 256).size(), 256u);
   const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
-  EXPECT_EQ(plan.placements.size(), 1000u);
   RecordProperty("milliseconds", absl::StrCat(taken.count()));
-  EXPECT_LT(taken.count(), 500);  // ten times the aim: the machine may be busy
+  std::cout << "256 placements: " << taken.count() << " ms\n";
+  EXPECT_LT(taken.count(), 500);  // far above the aim: the machine may be busy
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "tests/unit/core/fleet.h"
+#include "tests/unit/core/scene.h"
 
 namespace octavo::core {
 namespace {
@@ -6,7 +6,7 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(Submit, AJobWaitsAndSaysWhyWhenThereIsNoWorker) {
-  Fleet fleet;
+  Scene fleet;
   const v1::Job job = fleet.Submit();
   EXPECT_EQ(job.state(), v1::JOB_STATE_PENDING);
   EXPECT_EQ(job.pending_reason(), "no registered worker has a cpu device");
@@ -14,14 +14,17 @@ TEST(Submit, AJobWaitsAndSaysWhyWhenThereIsNoWorker) {
 }
 
 TEST(Submit, TheAnswerIsWhatWasWritten) {
-  Fleet fleet;
+  Scene fleet;
   const v1::Job job = fleet.Submit();
-  EXPECT_EQ(fleet.durable.jobs.at(job.id()).job.SerializeAsString(), job.SerializeAsString());
+  v1::Job answered = std::get<v1::Job>(*fleet.answer);
+  EXPECT_NE(answered.pending_reason(), "");
+  answered.clear_pending_reason();  // follows from the fleet and is not stored
+  EXPECT_EQ(fleet.durable.jobs.at(job.id())->job.SerializeAsString(), answered.SerializeAsString());
   EXPECT_EQ(fleet.durable.requests.size(), 1u);
 }
 
 TEST(Submit, ARepetitionAnswersWithTheSameJob) {
-  Fleet fleet;
+  Scene fleet;
   const v1::Job first = fleet.Submit({.request_id = "r"});
   const v1::Job second = fleet.Submit({.request_id = "r"});
   EXPECT_EQ(second.id(), first.id());
@@ -32,14 +35,14 @@ TEST(Submit, ARepetitionAnswersWithTheSameJob) {
 
 // The coordinator died between the write and the answer, and the client asks again.
 TEST(Submit, ARepetitionAfterARestartAnswersWithTheSameJob) {
-  Fleet fleet;
+  Scene fleet;
   const v1::Job first = fleet.Submit({.request_id = "r"});
   fleet.Restart();
   EXPECT_EQ(fleet.Submit({.request_id = "r"}).id(), first.id());
 }
 
 TEST(Submit, TheSameRequestIdWithAnotherSpecIsRefused) {
-  Fleet fleet;
+  Scene fleet;
   fleet.Submit({.request_id = "r", .priority = 1});
   const absl::Status status = fleet.TrySubmit({.request_id = "r", .priority = 2});
   EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists);
@@ -49,7 +52,7 @@ TEST(Submit, TheSameRequestIdWithAnotherSpecIsRefused) {
 TEST(Submit, TheQueueOfPendingJobsHasALimitAndARepetitionIsStillAnswered) {
   Settings settings;
   settings.max_pending_jobs = 2;
-  Fleet fleet(settings);
+  Scene fleet(settings);
   fleet.Submit({.request_id = "r"});
   fleet.Submit();
   EXPECT_EQ(fleet.TrySubmit().code(), absl::StatusCode::kResourceExhausted);
@@ -59,19 +62,20 @@ TEST(Submit, TheQueueOfPendingJobsHasALimitAndARepetitionIsStillAnswered) {
 }
 
 TEST(Submit, JobsAreListedNewestFirstInPages) {
-  Fleet fleet;
+  Scene fleet;
   for (int i = 0; i < 5; ++i) fleet.Submit();
-  const auto first = fleet.core().ListJobs(0, 2, {});
+  const Jobs& jobs = fleet.core().jobs();
+  const auto first = jobs.List(0, 2, {});
   ASSERT_EQ(first.size(), 2u);
-  EXPECT_EQ(first[0].job->id(), "job-5");
-  const auto second = fleet.core().ListJobs(first[1].order, 10, {});
+  EXPECT_EQ(first[0]->job.id(), "job-5");
+  const auto second = jobs.List(first[1]->order, 10, {});
   ASSERT_EQ(second.size(), 3u);
-  EXPECT_EQ(second[0].job->id(), "job-3");
-  EXPECT_TRUE(fleet.core().ListJobs(0, 10, {v1::JOB_STATE_RUNNING}).empty());
+  EXPECT_EQ(second[0]->job.id(), "job-3");
+  EXPECT_TRUE(jobs.List(0, 10, {v1::JOB_STATE_RUNNING}).empty());
 }
 
 TEST(Cancel, APendingJobIsCancelledAtOnce) {
-  Fleet fleet;
+  Scene fleet;
   const std::string id = fleet.Submit().id();
   EXPECT_TRUE(fleet.StatusOf(CancelJob{id}).ok());
   EXPECT_EQ(fleet.Job(id).state(), v1::JOB_STATE_CANCELLED);
@@ -80,7 +84,7 @@ TEST(Cancel, APendingJobIsCancelledAtOnce) {
 }
 
 TEST(Cancel, IsIdempotentAndKnowsWhatItCannotCancel) {
-  Fleet fleet;
+  Scene fleet;
   fleet.Join("w");
   const std::string cancelled = fleet.Submit({.device_kind = "gpu"}).id();
   EXPECT_TRUE(fleet.StatusOf(CancelJob{cancelled}).ok());
@@ -95,12 +99,12 @@ TEST(Cancel, IsIdempotentAndKnowsWhatItCannotCancel) {
 }
 
 TEST(Cancel, ARunningJobIsToldToStopWithEveryHeartbeatUntilItEnds) {
-  Fleet fleet;
+  Scene fleet;
   fleet.Join("w");
   const std::string id = fleet.Submit().id();
   const v1::LeaseIdentity lease = fleet.LeaseOf(id);
   fleet.Beat(fleet.Identity("w"), {lease});
-  EXPECT_EQ(Fleet::SentTo(fleet.Identity("w"), fleet.Apply(CancelJob{id})).stop_size(), 1);
+  EXPECT_EQ(Scene::SentTo(fleet.Identity("w"), fleet.Apply(CancelJob{id})).stop_size(), 1);
   EXPECT_EQ(fleet.Job(id).state(), v1::JOB_STATE_CANCELLING);
   for (int i = 0; i < 3; ++i) {
     const v1::SessionResponse response = fleet.Beat(fleet.Identity("w"), {lease});
@@ -114,7 +118,7 @@ TEST(Cancel, ARunningJobIsToldToStopWithEveryHeartbeatUntilItEnds) {
 
 // Its assignment may still be under way.
 TEST(Cancel, AnAttemptThatWasNeverListedIsToldToStopToo) {
-  Fleet fleet;
+  Scene fleet;
   fleet.Join("w");
   const std::string id = fleet.Submit().id();
   fleet.Apply(CancelJob{id});
@@ -126,7 +130,7 @@ TEST(Cancel, AnAttemptThatWasNeverListedIsToldToStopToo) {
 }
 
 TEST(Cancel, ATrainerThatDoesNotStopIsFencedWhenItsLeaseLapses) {
-  Fleet fleet;
+  Scene fleet;
   fleet.Join("w");
   const std::string id = fleet.Submit().id();
   const v1::LeaseIdentity lease = fleet.LeaseOf(id);
@@ -139,7 +143,7 @@ TEST(Cancel, ATrainerThatDoesNotStopIsFencedWhenItsLeaseLapses) {
 }
 
 TEST(Cancel, WinsOverASuccessThatComesLater) {
-  Fleet fleet;
+  Scene fleet;
   fleet.Join("w");
   const std::string id = fleet.Submit().id();
   fleet.Apply(CancelJob{id});
@@ -150,7 +154,7 @@ TEST(Cancel, WinsOverASuccessThatComesLater) {
 // At every step between submit and end: the job ends CANCELLED and the device falls free.
 TEST(Cancel, AtAnyStepGivesTheDeviceBack) {
   for (int step = 0; step < 6; ++step) {
-    Fleet fleet;
+    Scene fleet;
     const v1::WorkerIdentity worker = fleet.Identity("w");
     const std::string id = fleet.Submit().id();
     std::vector<v1::LeaseIdentity> running;

@@ -1,10 +1,10 @@
-#include "tests/unit/core/fleet.h"
+#include "tests/unit/core/scene.h"
 
 namespace octavo::core {
 namespace {
 
 TEST(Worker, IsToldTheTimesItMustKeep) {
-  Fleet fleet;
+  Scene fleet;
   const v1::RegisterWorkerResponse response = fleet.Register(fleet.Identity("w"));
   EXPECT_EQ(response.heartbeat_ms(), 1000);
   EXPECT_EQ(response.lease_ms(), 15000);
@@ -12,26 +12,26 @@ TEST(Worker, IsToldTheTimesItMustKeep) {
 }
 
 TEST(Worker, IsListedWithItsAttemptsAndForgottenWhenLost) {
-  Fleet fleet;
+  Scene fleet;
   fleet.Join("w");
   fleet.Submit();
-  const std::vector<v1::Worker> workers = fleet.core().ListWorkers();
+  const std::vector<v1::Worker> workers = fleet.Workers();
   ASSERT_EQ(workers.size(), 1u);
   EXPECT_EQ(workers[0].state(), v1::WORKER_STATE_CONNECTED);
   EXPECT_EQ(workers[0].attempt_ids(0), "job-1.1");
   fleet.Pass(absl::Seconds(18));
-  EXPECT_TRUE(fleet.core().ListWorkers().empty());
+  EXPECT_TRUE(fleet.Workers().empty());
 }
 
 TEST(Worker, ThatIsUnknownMustRegisterFirst) {
-  Fleet fleet;
+  Scene fleet;
   Heartbeat beat;
   *beat.request.mutable_worker() = fleet.Identity("w");
   EXPECT_EQ(fleet.StatusOf(beat).code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST(Worker, AnotherIncarnationMeansThatTheFormerOneCrashed) {
-  Fleet fleet;
+  Scene fleet;
   fleet.Join("w");
   const std::string id = fleet.Submit().id();
   const v1::LeaseIdentity lease = fleet.LeaseOf(id);
@@ -45,19 +45,19 @@ TEST(Worker, AnotherIncarnationMeansThatTheFormerOneCrashed) {
 }
 
 TEST(Worker, TheSameIncarnationAgainMeansOnlyThatItsLineBroke) {
-  Fleet fleet;
+  Scene fleet;
   fleet.Join("w");
   const std::string id = fleet.Submit().id();
   const v1::LeaseIdentity lease = fleet.LeaseOf(id);
   fleet.Beat(fleet.Identity("w"), {lease});
-  EXPECT_EQ(fleet.Register(fleet.Identity("w"), {Fleet::Cpu()}, {lease}).keep_size(), 1);
+  EXPECT_EQ(fleet.Register(fleet.Identity("w"), {Scene::Cpu()}, {lease}).keep_size(), 1);
   EXPECT_EQ(fleet.Job(id).attempts_size(), 1) << "reconnecting places nothing twice";
   EXPECT_EQ(fleet.core().counters().attempts_started, 1);
 }
 
 // Two agents were given one id, or a late message of a dead one arrives.
 TEST(Worker, AnotherIncarnationIsRefusedWhileTheFormerOneIsHeard) {
-  Fleet fleet;
+  Scene fleet;
   fleet.Join("w");
   const std::string id = fleet.Submit().id();
   RegisterWorker other;
@@ -69,7 +69,7 @@ TEST(Worker, AnotherIncarnationIsRefusedWhileTheFormerOneIsHeard) {
 }
 
 TEST(Worker, AReplacedIncarnationCannotComeBack) {
-  Fleet fleet;
+  Scene fleet;
   fleet.Join("w");
   fleet.Apply(SessionClosed{fleet.Identity("w")});
   fleet.Register(fleet.Identity("w", "b"));
@@ -79,18 +79,18 @@ TEST(Worker, AReplacedIncarnationCannotComeBack) {
 }
 
 TEST(Worker, WhatItRunsWithoutALeaseIsNotKept) {
-  Fleet fleet;
+  Scene fleet;
   v1::LeaseIdentity unknown;
   unknown.set_job_id("job-x");
   unknown.set_epoch(3);
-  EXPECT_EQ(fleet.Register(fleet.Identity("w"), {Fleet::Cpu()}, {unknown}).keep_size(), 0);
+  EXPECT_EQ(fleet.Register(fleet.Identity("w"), {Scene::Cpu()}, {unknown}).keep_size(), 0);
   EXPECT_EQ(fleet.Beat(fleet.Identity("w"), {unknown}).stop_size(), 1);
 }
 
 TEST(Worker, TheFleetHasALimit) {
   Settings settings;
   settings.max_workers = 1;
-  Fleet fleet(settings);
+  Scene fleet(settings);
   fleet.Join("w");
   RegisterWorker second;
   *second.request.mutable_worker() = fleet.Identity("x");
@@ -100,8 +100,8 @@ TEST(Worker, TheFleetHasALimit) {
 }
 
 TEST(Worker, EachOfItsDevicesTakesOneJob) {
-  Fleet fleet;
-  fleet.Join("w", {Fleet::Cpu(8 * kGibibyte, 0), Fleet::Cpu(8 * kGibibyte, 1)});
+  Scene fleet;
+  fleet.Join("w", {Scene::Cpu(8 * kGibibyte, 0), Scene::Cpu(8 * kGibibyte, 1)});
   EXPECT_EQ(fleet.Submit().attempts(0).device_index(), 0);
   EXPECT_EQ(fleet.Submit().attempts(0).device_index(), 1);
   EXPECT_EQ(fleet.Submit().pending_reason(), "waits for a free cpu device of 1.0 GiB");
@@ -110,9 +110,9 @@ TEST(Worker, EachOfItsDevicesTakesOneJob) {
 }
 
 TEST(Worker, WhatAWaitingJobIsToldFollowsTheFleet) {
-  Fleet fleet;
+  Scene fleet;
   const std::string id = fleet.Submit().id();
-  fleet.Register(fleet.Identity("w"), {Fleet::Cpu(kGibibyte / 2)});
+  fleet.Register(fleet.Identity("w"), {Scene::Cpu(kGibibyte / 2)});
   EXPECT_EQ(fleet.Job(id).pending_reason(),
             "needs 1.0 GiB on a cpu device; the largest has 0.5 GiB");
   fleet.Pass(absl::Seconds(20));
@@ -120,7 +120,7 @@ TEST(Worker, WhatAWaitingJobIsToldFollowsTheFleet) {
 }
 
 TEST(Worker, AWaitingJobOfHigherPriorityGetsTheDeviceThatFallsFree) {
-  Fleet fleet;
+  Scene fleet;
   fleet.Join("w");
   const std::string running = fleet.Submit().id();
   const std::string low = fleet.Submit().id();
@@ -133,7 +133,7 @@ TEST(Worker, AWaitingJobOfHigherPriorityGetsTheDeviceThatFallsFree) {
 // The queue is asked in pieces of 256 jobs, so beyond them only the order of the queue itself tells
 // which job comes first.
 TEST(Worker, PriorityHoldsInAQueueOfMoreJobsThanAreAskedAtOnce) {
-  Fleet fleet;
+  Scene fleet;
   fleet.Join("w");
   std::string running = fleet.Submit().id();
   std::vector<std::string> low;
@@ -149,7 +149,7 @@ TEST(Worker, PriorityHoldsInAQueueOfMoreJobsThanAreAskedAtOnce) {
 
 // A stream of small jobs, each placed as the one before ends, must not hold up the large one.
 TEST(Worker, SmallJobsDoNotStarveALargeOne) {
-  Fleet fleet;
+  Scene fleet;
   fleet.Join("w");
   std::string small = fleet.Submit().id();
   const std::string large = fleet.Submit({.memory_bytes = 8 * kGibibyte}).id();
@@ -160,10 +160,10 @@ TEST(Worker, SmallJobsDoNotStarveALargeOne) {
 }
 
 TEST(Worker, ThatBringsALargerDeviceLetsAJobThatFittedNowhereRun) {
-  Fleet fleet;
+  Scene fleet;
   fleet.Join("w");
   const std::string id = fleet.Submit({.memory_bytes = 9 * kGibibyte}).id();
-  fleet.Join("x", {Fleet::Cpu(16 * kGibibyte)});
+  fleet.Join("x", {Scene::Cpu(16 * kGibibyte)});
   EXPECT_EQ(fleet.Job(id).state(), v1::JOB_STATE_RUNNING);
 }
 

@@ -78,13 +78,6 @@ TEST(Render, NamesMetricsAsPrometheusAsks) {
   }
 }
 
-TEST(Collector, ShowsItsVersionWhileTheCoreDoesNotAnswer) {
-  const Collector collector([] { return absl::UnavailableError("busy"); }, "9.9");
-  const auto families = collector.Collect();
-  ASSERT_EQ(families.size(), 1u);
-  EXPECT_EQ(families[0].name, "octavo_build_info");
-}
-
 TEST(IsExported, LastsForTheRetentionAfterTheEnd) {
   const absl::Time end = absl::FromUnixSeconds(1000);
   v1::Job job;

@@ -1,15 +1,15 @@
-#include "server/rpc/core_loop.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "proto/support/job_spec.h"
+#include "server/loop/loop_thread.h"
+#include "server/storage/sqlite_store.h"
 #include "tests/support/server_jobs.h"
 #include "tests/support/temporary_folder.h"
 
-namespace octavo::rpc {
+namespace octavo::loop {
 namespace {
 
 using testing::HasSubstr;
@@ -38,12 +38,15 @@ class Outcome {
 class CoreLoopTest : public testing::Test {
  protected:
   void Start(const CoreLoopOptions& options = {}, int64_t max_bytes = 0) {
+    thread_ = nullptr;
     loop_ = nullptr;
-    auto store = storage::Store::Open({.path = folder_.path() + "/s", .max_bytes = max_bytes});
+    auto store =
+        storage::SqliteStore::Open({.path = folder_.path() + "/s", .max_bytes = max_bytes});
     ASSERT_TRUE(store.ok()) << store.status();
-    auto loop = CoreLoop::Start(options, *std::move(store), &clock_);
+    auto loop = CoreLoop::Open(options, *std::move(store), &clock_);
     ASSERT_TRUE(loop.ok()) << loop.status();
     loop_ = *std::move(loop);
+    thread_ = std::make_unique<LoopThread>(loop_.get());
   }
 
   core::SubmitJob Submission() {
@@ -57,25 +60,19 @@ class CoreLoopTest : public testing::Test {
   }
   absl::StatusOr<core::AnswerBody> Submit() {
     Outcome outcome;
-    loop_->Post(Submission(), {}, outcome.Take());
+    loop_->Decide(Submission(), {}, outcome.Take());
     return outcome.Await();
   }
   size_t StoredJobs() {
     size_t count = 0;
-    absl::Notification done;
-    loop_->PostRead([&](absl::StatusOr<CoreLoop::Context*> context) {
-      EXPECT_TRUE(context.ok()) << context.status();
-      if (context.ok()) count = (*context)->core.ListJobs(0, 1000000, {}).size();
-      done.Notify();
-    });
-    done.WaitForNotification();
+    loop_->Read([&](const core::Core& core) { count = core.jobs().List(0, 1000000, {}).size(); });
     return count;
   }
 
   // Keeps the loop busy until Resume, so that what is posted meanwhile waits.
   void Pause() {
     absl::Notification paused;
-    loop_->PostRead([&](absl::StatusOr<CoreLoop::Context*>) {
+    loop_->Call([&](absl::StatusOr<CoreLoop::Context*>) {
       paused.Notify();
       resume_.WaitForNotification();
     });
@@ -86,6 +83,7 @@ class CoreLoopTest : public testing::Test {
   TemporaryFolder folder_;
   SystemClock clock_;
   std::unique_ptr<CoreLoop> loop_;
+  std::unique_ptr<LoopThread> thread_;
   absl::Notification resume_;
   int64_t submitted_ = 0;
 };
@@ -101,13 +99,12 @@ TEST_F(CoreLoopTest, CommitsWhatWaitsInOneTransaction) {
   Start();
   Pause();
   std::vector<Outcome> outcomes(100);
-  for (Outcome& outcome : outcomes) loop_->Post(Submission(), {}, outcome.Take());
+  for (Outcome& outcome : outcomes) loop_->Decide(Submission(), {}, outcome.Take());
   Resume();
   for (Outcome& outcome : outcomes) EXPECT_TRUE(outcome.Await().ok());
-  const auto snapshot = loop_->TakeSnapshot();
-  ASSERT_TRUE(snapshot.ok());
   uint64_t commits = 0;
-  for (const uint64_t count : snapshot->commit_seconds.counts()) commits += count;
+  const telemetry::Snapshot snapshot = loop_->TakeSnapshot();
+  for (const uint64_t count : snapshot.commit_seconds.counts()) commits += count;
   EXPECT_EQ(commits, 1u);
   EXPECT_EQ(StoredJobs(), 100u);
 }
@@ -116,7 +113,7 @@ TEST_F(CoreLoopTest, RefusesRequestsBeyondItsQueue) {
   Start({.core = {}, .queue_limit = 2});
   Pause();
   std::vector<Outcome> outcomes(3);
-  for (Outcome& outcome : outcomes) loop_->Post(Submission(), {}, outcome.Take());
+  for (Outcome& outcome : outcomes) loop_->Decide(Submission(), {}, outcome.Take());
   EXPECT_EQ(outcomes[2].Await().status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(outcomes[2].Await().status().message()), HasSubstr("queue-limit of 2"));
   Resume();
@@ -129,8 +126,8 @@ TEST_F(CoreLoopTest, RefusesRequestsBeyondItsQueuesBytes) {
   Start({.core = {}, .queue_bytes_limit = 1000});
   Pause();
   Outcome small, large;
-  loop_->Post(Submission(), {.bytes = 600}, small.Take());
-  loop_->Post(Submission(), {.bytes = 600}, large.Take());
+  loop_->Decide(Submission(), {.bytes = 600}, small.Take());
+  loop_->Decide(Submission(), {.bytes = 600}, large.Take());
   EXPECT_EQ(large.Await().status().code(), absl::StatusCode::kResourceExhausted);
   Resume();
   EXPECT_TRUE(small.Await().ok());
@@ -139,7 +136,7 @@ TEST_F(CoreLoopTest, RefusesRequestsBeyondItsQueuesBytes) {
 TEST_F(CoreLoopTest, DoesNotServeWhatNobodyWaitsForAnyMore) {
   Start();
   Outcome outcome;
-  loop_->Post(Submission(), {.deadline = clock_.Monotonic() - absl::Seconds(1)}, outcome.Take());
+  loop_->Decide(Submission(), {.deadline = clock_.Monotonic() - absl::Seconds(1)}, outcome.Take());
   EXPECT_EQ(outcome.Await().status().code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(StoredJobs(), 0u);
 }
@@ -158,7 +155,7 @@ TEST_F(CoreLoopTest, ForgetsWhatAFullStoreDidNotTake) {
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(refused.message()), HasSubstr(folder_.path() + "/s"));
   EXPECT_EQ(StoredJobs(), acknowledged);
-  EXPECT_EQ(loop_->TakeSnapshot()->commit_failures, 1);
+  EXPECT_EQ(loop_->TakeSnapshot().commit_failures, 1);
   Start({}, 1 << 20);
   EXPECT_EQ(StoredJobs(), acknowledged);
   EXPECT_TRUE(Submit().ok());
@@ -168,14 +165,14 @@ TEST_F(CoreLoopTest, AnswersEveryRequestWhenItStops) {
   Start();
   Pause();
   Outcome waiting;
-  loop_->Post(Submission(), {}, waiting.Take());
+  loop_->Decide(Submission(), {}, waiting.Take());
   Resume();
-  loop_->Stop();
+  thread_ = nullptr;
   EXPECT_TRUE(waiting.Await().ok());
   Outcome late;
-  loop_->Post(Submission(), {}, late.Take());
+  loop_->Decide(Submission(), {}, late.Take());
   EXPECT_EQ(late.Await().status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(loop_->TakeSnapshot().status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(StoredJobs(), 1u) << "reads need no thread";
 }
 
 TEST(Inspections, AreLimitedAnsweredAndExpire) {
@@ -203,4 +200,4 @@ TEST(Inspections, AreLimitedAnsweredAndExpire) {
 }
 
 }  // namespace
-}  // namespace octavo::rpc
+}  // namespace octavo::loop

@@ -1,6 +1,4 @@
 // The store: what was committed is there, whole, whatever happens to the process or the disk.
-#include "server/storage/store.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -12,6 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/storage/schema.h"
+#include "server/storage/sqlite_store.h"
+#include "server/storage/store_reader.h"
 #include "tests/support/durable_map.h"
 #include "tests/support/server_jobs.h"
 #include "tests/support/temporary_folder.h"
@@ -25,18 +25,19 @@ using testing_support::Point;
 using testing_support::SomeSpec;
 using testing_support::TemporaryFolder;
 
-std::unique_ptr<Store> OpenStore(const std::string& path, int64_t max_bytes = 0) {
-  auto store = Store::Open({.path = path, .max_bytes = max_bytes});
+std::unique_ptr<SqliteStore> OpenStore(const std::string& path, int64_t max_bytes = 0) {
+  auto store = SqliteStore::Open({.path = path, .max_bytes = max_bytes});
   EXPECT_TRUE(store.ok()) << store.status();
   return *std::move(store);
 }
 
 core::PutJob SomeJob(int64_t order, v1::JobState state = v1::JOB_STATE_PENDING) {
-  core::PutJob put{.job = {}, .order = order};
-  put.job.set_id(absl::StrCat("job-", order));
-  put.job.set_state(state);
-  *put.job.mutable_spec() = SomeSpec();
-  return put;
+  auto record = std::make_shared<core::JobRecord>();
+  record->order = order;
+  record->job.set_id(absl::StrCat("job-", order));
+  record->job.set_state(state);
+  *record->job.mutable_spec() = SomeSpec();
+  return {std::move(record)};
 }
 
 core::PutLogs SomeLines(const std::string& job_id, int64_t offset,
@@ -61,7 +62,8 @@ core::PutLogs SomeLines(const std::string& job_id, int64_t offset,
 std::string Describe(const core::DurableState& state) {
   std::map<std::string, std::string> parts;
   for (const auto& put : state.jobs) {
-    parts["job " + put.job.id()] = absl::StrCat(put.order, " ", put.job.SerializeAsString());
+    const v1::Job& job = put.record->job;
+    parts["job " + job.id()] = absl::StrCat(put.record->order, " ", job.SerializeAsString());
   }
   for (const auto& put : state.requests)
     parts["request " + put.request_id] = put.job_id + put.spec_sha256;
@@ -80,9 +82,10 @@ std::vector<std::vector<core::Write>> SomeHistory() {
   std::vector<std::vector<core::Write>> history;
   for (int64_t i = 1; i <= 20; ++i) {
     const core::PutJob job = SomeJob(i);
-    history.push_back({job, core::PutRequest{absl::StrCat("request-", i), job.job.id(), "hash"},
-                       SomeLines(job.job.id(), 0, {"a line"}),
-                       core::PutMetrics{job.job.id(), {Point("train/loss", i, 1.0 / i)}}});
+    const std::string& id = job.record->job.id();
+    history.push_back({job, core::PutRequest{absl::StrCat("request-", i), id, "hash"},
+                       SomeLines(id, 0, {"a line"}),
+                       core::PutMetrics{id, {Point("train/loss", i, 1.0 / i)}}});
   }
   return history;
 }
@@ -182,7 +185,7 @@ TEST(Store, RefusesAFileOfANewerVersion) {
   OpenStore(path);
   auto database = Database::Open(path, Database::Mode::kReadWrite);
   ASSERT_TRUE(database->Execute(absl::StrCat("PRAGMA user_version=", kSchemaVersion + 6)).ok());
-  const absl::Status status = Store::Open({.path = path}).status();
+  const absl::Status status = SqliteStore::Open({.path = path}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr(absl::StrCat("schema version ", kSchemaVersion + 6)));
@@ -192,10 +195,10 @@ TEST(Store, RefusesADatabaseOfAnotherProgramAndOtherFiles) {
   TemporaryFolder folder;
   auto database = Database::Open(folder.path() + "/foreign", Database::Mode::kReadWrite);
   ASSERT_TRUE(database->Execute("CREATE TABLE albums(title TEXT)").ok());
-  EXPECT_EQ(Store::Open({.path = folder.path() + "/foreign"}).status().code(),
+  EXPECT_EQ(SqliteStore::Open({.path = folder.path() + "/foreign"}).status().code(),
             absl::StatusCode::kFailedPrecondition);
   std::ofstream(folder.path() + "/text") << std::string(5000, 'x');
-  EXPECT_EQ(Store::Open({.path = folder.path() + "/text"}).status().code(),
+  EXPECT_EQ(SqliteStore::Open({.path = folder.path() + "/text"}).status().code(),
             absl::StatusCode::kDataLoss);
 }
 
@@ -220,7 +223,7 @@ class StoreReaderTest : public testing::Test {
   void Put(const core::Write& write) { ASSERT_TRUE(store_->Commit({write}).ok()); }
 
   TemporaryFolder folder_;
-  std::unique_ptr<Store> store_ = OpenStore(folder_.path() + "/s");
+  std::unique_ptr<SqliteStore> store_ = OpenStore(folder_.path() + "/s");
   std::unique_ptr<StoreReader> reader_ = *StoreReader::Open(folder_.path() + "/s");
 };
 

@@ -1,4 +1,4 @@
-#include "server/storage/store.h"
+#include "server/storage/sqlite_store.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -33,7 +33,7 @@ absl::Status LimitSize(Database* database, int64_t max_bytes) {
 
 }  // namespace
 
-struct Store::Statements {
+struct SqliteStore::Statements {
   Statement put_job;
   Statement put_request;
   Statement put_metric_name;
@@ -43,22 +43,22 @@ struct Store::Statements {
   Statement read_curve;
 };
 
-Store::Store(Database database)
+SqliteStore::SqliteStore(Database database)
     : database_(std::move(database)),
       statements_(nullptr, [](Statements* statements) { delete statements; }) {}
 
-absl::StatusOr<std::unique_ptr<Store>> Store::Open(const StoreOptions& options) {
+absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(const StoreOptions& options) {
   RETURN_IF_ERROR(CreatePrivately(options.path));
   ASSIGN_OR_RETURN(Database database, Database::Open(options.path, Database::Mode::kReadWrite));
   RETURN_IF_ERROR(database.Execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"));
   RETURN_IF_ERROR(MigrateSchema(&database));
   if (options.max_bytes > 0) RETURN_IF_ERROR(LimitSize(&database, options.max_bytes));
-  auto store = std::unique_ptr<Store>(new Store(std::move(database)));
+  auto store = std::unique_ptr<SqliteStore>(new SqliteStore(std::move(database)));
   RETURN_IF_ERROR(store->Prepare());
   return store;
 }
 
-absl::Status Store::Prepare() {
+absl::Status SqliteStore::Prepare() {
   const auto prepare = [this](absl::string_view sql) { return Statement::Prepare(database_, sql); };
   ASSIGN_OR_RETURN(Statement put_job,
                    prepare("INSERT INTO jobs(position, id, ended, job) VALUES(?1, ?2, ?3, ?4) "
@@ -90,7 +90,7 @@ absl::Status Store::Prepare() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<core::DurableState> Store::Load() {
+absl::StatusOr<core::DurableState> SqliteStore::Load() {
   core::DurableState state;
   ASSIGN_OR_RETURN(
       Statement jobs,
@@ -98,13 +98,14 @@ absl::StatusOr<core::DurableState> Store::Load() {
   while (true) {
     ASSIGN_OR_RETURN(const bool row, jobs.Step());
     if (!row) break;
-    core::PutJob job{.job = {}, .order = jobs.Integer(0)};
-    if (!job.job.ParseFromString(jobs.Bytes(2))) {
+    auto record = std::make_shared<core::JobRecord>();
+    record->order = jobs.Integer(0);
+    if (!record->job.ParseFromString(jobs.Bytes(2))) {
       return absl::DataLossError(absl::StrCat("job ", jobs.Bytes(1), " in ",
                                               sqlite3_db_filename(database_.handle(), "main"),
                                               " cannot be read; restore the file from a backup"));
     }
-    state.jobs.push_back(std::move(job));
+    state.jobs.push_back({std::move(record)});
   }
   ASSIGN_OR_RETURN(Statement requests,
                    Statement::Prepare(database_, "SELECT id, job_id, spec_sha256 FROM requests"));
@@ -131,7 +132,7 @@ absl::StatusOr<core::DurableState> Store::Load() {
   return state;
 }
 
-absl::Status Store::Commit(absl::Span<const core::Write> writes) {
+absl::Status SqliteStore::Commit(absl::Span<const core::Write> writes) {
   if (writes.empty()) return absl::OkStatus();
   const auto commit = [&]() -> absl::Status {
     RETURN_IF_ERROR(database_.Execute("BEGIN IMMEDIATE"));
@@ -148,22 +149,23 @@ absl::Status Store::Commit(absl::Span<const core::Write> writes) {
   return status;
 }
 
-absl::Status Store::Apply(const core::PutJob& write) {
-  return statements_->put_job.Bind(1, write.order)
-      .Bind(2, write.job.id())
-      .Bind(3, int64_t{IsTerminal(write.job.state())})
-      .BindBlob(4, write.job.SerializeAsString())
+absl::Status SqliteStore::Apply(const core::PutJob& write) {
+  const v1::Job& job = write.record->job;
+  return statements_->put_job.Bind(1, write.record->order)
+      .Bind(2, job.id())
+      .Bind(3, int64_t{IsTerminal(job.state())})
+      .BindBlob(4, job.SerializeAsString())
       .Run();
 }
 
-absl::Status Store::Apply(const core::PutRequest& write) {
+absl::Status SqliteStore::Apply(const core::PutRequest& write) {
   return statements_->put_request.Bind(1, write.request_id)
       .Bind(2, write.job_id)
       .Bind(3, write.spec_sha256)
       .Run();
 }
 
-absl::Status Store::Apply(const core::PutMetrics& write) {
+absl::Status SqliteStore::Apply(const core::PutMetrics& write) {
   for (const v1::MetricPoint& point : write.points) {
     RETURN_IF_ERROR(statements_->put_metric_name.Bind(1, point.name()).Run());
     RETURN_IF_ERROR(statements_->put_metric.Bind(1, write.job_id)
@@ -176,7 +178,7 @@ absl::Status Store::Apply(const core::PutMetrics& write) {
   return absl::OkStatus();
 }
 
-absl::Status Store::Apply(const core::PutLogs& write) {
+absl::Status SqliteStore::Apply(const core::PutLogs& write) {
   for (const v1::LogLine& line : write.lines) {
     RETURN_IF_ERROR(statements_->put_log.Bind(1, write.cursor.job_id)
                         .Bind(2, line.offset())
@@ -194,9 +196,10 @@ absl::Status Store::Apply(const core::PutLogs& write) {
       .Run();
 }
 
-absl::StatusOr<std::map<int64_t, double>> Store::ReadCurve(const std::string& job_id,
-                                                           absl::string_view name,
-                                                           int64_t first_step, int64_t last_step) {
+absl::StatusOr<std::map<int64_t, double>> SqliteStore::ReadCurve(const std::string& job_id,
+                                                                 absl::string_view name,
+                                                                 int64_t first_step,
+                                                                 int64_t last_step) {
   Statement& query = statements_->read_curve;
   query.Bind(1, job_id).Bind(2, first_step).Bind(3, last_step).Bind(4, name);
   std::map<int64_t, double> curve;

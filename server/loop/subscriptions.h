@@ -1,5 +1,5 @@
-// Who wants to hear from the core. All of it belongs to the core loop's thread; receivers are held
-// weakly, so that one that went away costs nothing but its entry until the next message.
+// Who wants to hear from the core. All of it belongs to whoever runs the loop's passes; receivers
+// are held weakly, so that one that went away costs nothing but its entry until the next message.
 #pragma once
 
 #include <map>
@@ -11,15 +11,19 @@
 
 #include "octavo/v1/job.pb.h"
 #include "octavo/v1/worker.pb.h"
+#include "server/core/core.h"
 
-namespace octavo::rpc {
+namespace octavo::loop {
 
 struct JobNews {
-  std::shared_ptr<const v1::Job> job;  // as committed; shared by every receiver of the message
+  std::shared_ptr<const v1::Job> job;  // as described; shared by every receiver of the message
   int64_t first_metric_step = 0;       // the lowest step with new points; 0: none
 };
 
-// Is called on the core loop's thread: it takes the message and returns at once.
+// The committed job as a reader sees it.
+std::shared_ptr<const v1::Job> Described(const core::Core& core, const core::JobPointer& record);
+
+// Is called in a pass of the loop: it takes the message and returns at once.
 class JobListener {
  public:
   virtual ~JobListener() = default;
@@ -30,6 +34,7 @@ class JobListeners {
  public:
   void Add(const std::string& job_id, std::weak_ptr<JobListener> listener);
   bool HasListeners(const std::string& job_id) const { return listeners_.contains(job_id); }
+  std::vector<std::string> JobIds() const;
   void Publish(const JobNews& news);
   // Drops the entries of listeners that went away.
   void Sweep();
@@ -67,4 +72,4 @@ class Sessions {
   std::map<Key, Session> sessions_;
 };
 
-}  // namespace octavo::rpc
+}  // namespace octavo::loop

@@ -1,8 +1,22 @@
-#include "server/rpc/subscriptions.h"
+#include "server/loop/subscriptions.h"
 
 #include <utility>
 
-namespace octavo::rpc {
+namespace octavo::loop {
+
+// A job that waits gets its reason; any other is the record itself, without a copy.
+std::shared_ptr<const v1::Job> Described(const core::Core& core, const core::JobPointer& record) {
+  if (record->job.state() == v1::JOB_STATE_PENDING) {
+    return std::make_shared<const v1::Job>(core.Describe(*record));
+  }
+  return std::shared_ptr<const v1::Job>(record, &record->job);
+}
+
+std::vector<std::string> JobListeners::JobIds() const {
+  std::vector<std::string> ids;
+  for (const auto& [job_id, listeners] : listeners_) ids.push_back(job_id);
+  return ids;
+}
 
 void JobListeners::Add(const std::string& job_id, std::weak_ptr<JobListener> listener) {
   listeners_[job_id].push_back(std::move(listener));
@@ -52,4 +66,4 @@ std::optional<v1::WorkerIdentity> Sessions::Find(const std::string& worker_id) c
   return identity;
 }
 
-}  // namespace octavo::rpc
+}  // namespace octavo::loop

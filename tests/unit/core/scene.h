@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,34 +29,38 @@ struct JobOptions {
   std::string baseline = "";
 };
 
-class Fleet {
+class Scene {
  public:
-  explicit Fleet(const Settings& settings = {}) : settings_(settings) { Restart(); }
+  explicit Scene(const Settings& settings = {}) : settings_(settings) { Restart(); }
 
   // A new process over the same store. Workers must register again.
-  void Restart() { core_ = Core::Create(settings_, durable.State(), Wall(), now_); }
+  void Restart() { core_ = std::make_unique<Core>(settings_, durable.State(), now_); }
 
-  Effects Apply(EventBody body) {
-    const Token token = ++last_token_;
-    Effects effects = core_->Apply({token, std::move(body)}, Wall(), now_);
-    for (const Write& write : effects.writes) durable.Apply(write);
-    answer.reset();
-    for (const Answer& given : effects.answers) {
-      if (given.token == token) answer = given;
-    }
-    ExpectRebuildsEqual();
-    return effects;
+  Effects Apply(Observation body) {
+    Effects effects = core_->Observe(body, Now());
+    answer = effects.answer;
+    return WithUpkeep(std::move(effects));
   }
-  absl::Status StatusOf(EventBody body) {
+  Effects Apply(Request body) {
+    Effects effects = core_->Decide(body, Now());
+    answer = effects.answer;
+    Commit();
+    return WithUpkeep(std::move(effects));
+  }
+  absl::Status StatusOf(Observation body) {
     Apply(std::move(body));
-    return answer ? answer->status : absl::InternalError("no answer");
+    return answer.status();
+  }
+  absl::Status StatusOf(Request body) {
+    Apply(std::move(body));
+    return answer.status();
   }
 
   // Time passes in ticks, without a word from any worker.
   void Pass(absl::Duration duration) {
     for (absl::Duration left = duration; left > absl::ZeroDuration(); left -= settings_.heartbeat) {
       now_ += std::min(left, settings_.heartbeat);
-      Apply(Tick{});
+      WithUpkeep({});
     }
   }
   // The coordinator stands still.
@@ -65,7 +68,7 @@ class Fleet {
 
   v1::Job Submit(const JobOptions& options = {}) {
     EXPECT_TRUE(TrySubmit(options).ok());
-    return std::get<v1::Job>(answer->body);
+    return Job(std::get<v1::Job>(*answer).id());
   }
   absl::Status TrySubmit(const JobOptions& options = {}) {
     const int number = ++submits_;
@@ -104,8 +107,8 @@ class Fleet {
     *body.request.mutable_worker() = worker;
     body.request.mutable_devices()->Assign(devices.begin(), devices.end());
     body.request.mutable_running()->Assign(running.begin(), running.end());
-    EXPECT_TRUE(StatusOf(body).ok()) << answer->status;
-    return std::get<v1::RegisterWorkerResponse>(answer->body);
+    EXPECT_TRUE(StatusOf(body).ok()) << answer.status();
+    return std::get<v1::RegisterWorkerResponse>(*answer);
   }
   // The answer to a heartbeat together with what else was sent to the worker; empty when nothing
   // was.
@@ -141,7 +144,7 @@ class Fleet {
 
   // The lease of the job's newest attempt.
   v1::LeaseIdentity LeaseOf(const std::string& job_id) {
-    const v1::Job& job = Job(job_id);
+    const v1::Job job = Job(job_id);
     v1::LeaseIdentity lease;
     lease.set_job_id(job_id);
     lease.set_epoch(job.epoch());
@@ -151,7 +154,16 @@ class Fleet {
     }
     return lease;
   }
-  const v1::Job& Job(const std::string& job_id) { return *core_->FindJob(job_id); }
+  // As a reader sees it.
+  v1::Job Job(const std::string& job_id) { return core_->Describe(*core_->jobs().Find(job_id)); }
+  std::vector<v1::Worker> Workers() { return core_->ListWorkers("", 1000000); }
+  std::vector<std::string> JobsIn(v1::JobState state) {
+    std::vector<std::string> ids;
+    for (const JobPointer& record : core_->jobs().List(0, 1000000, {state})) {
+      ids.push_back(record->job.id());
+    }
+    return ids;
+  }
 
   absl::Status Start(const v1::LeaseIdentity& lease) {
     v1::ReportAttemptStartedRequest request;
@@ -177,7 +189,7 @@ class Fleet {
     request.mutable_checkpoint()->set_step(step);
     request.mutable_checkpoint()->set_folder(folder);
     if (absl::Status status = StatusOf(request); !status.ok()) return status;
-    const auto& response = std::get<v1::CommitCheckpointResponse>(answer->body);
+    const auto& response = std::get<v1::CommitCheckpointResponse>(*answer);
     return std::vector<std::string>(response.obsolete_folders().begin(),
                                     response.obsolete_folders().end());
   }
@@ -203,24 +215,40 @@ class Fleet {
   absl::Time Wall() const { return absl::FromUnixSeconds(1700000000) + now_; }
 
   testing_support::DurableMap durable;
-  std::optional<Answer> answer;  // to the last event
+  absl::StatusOr<AnswerBody> answer = AnswerBody();  // to the last event
 
  private:
+  Moment Now() const { return {Wall(), now_}; }
+
+  void Commit() {
+    for (const Write& write : core_->writes()) durable.Apply(write);
+    core_->Commit();
+    ExpectRebuildsEqual();
+  }
+
+  // What the core asks for by itself, until it is content.
+  Effects WithUpkeep(Effects effects) {
+    do {
+      for (Signal& signal : core_->Upkeep(Now())) effects.signals.push_back(std::move(signal));
+      Commit();
+    } while (core_->NeedsUpkeep());
+    return effects;
+  }
+
   void ExpectRebuildsEqual() {
-    const auto rebuilt = Core::Create(settings_, durable.State(), Wall(), now_);
-    const auto before = core_->ListJobs(0, 1000000, {});
-    const auto after = rebuilt->ListJobs(0, 1000000, {});
+    const Core rebuilt(settings_, durable.State(), now_);
+    const auto before = core_->jobs().List(0, 1000000, {});
+    const auto after = rebuilt.jobs().List(0, 1000000, {});
     ASSERT_EQ(before.size(), after.size());
     for (size_t i = 0; i < before.size(); ++i) {
-      EXPECT_EQ(before[i].order, after[i].order);
-      EXPECT_EQ(before[i].job->SerializeAsString(), after[i].job->SerializeAsString());
+      EXPECT_EQ(before[i]->order, after[i]->order);
+      EXPECT_EQ(before[i]->job.SerializeAsString(), after[i]->job.SerializeAsString());
     }
   }
 
   Settings settings_;
   absl::Duration now_ = absl::Seconds(1000);
   std::unique_ptr<Core> core_;
-  Token last_token_ = 0;
   int submits_ = 0;
   int64_t sequence_ = 0;
 };

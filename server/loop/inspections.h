@@ -1,5 +1,5 @@
-// Inspections that a worker was asked for and has not reported yet. Belongs to the core loop's
-// thread.
+// Inspections that a worker was asked for and has not reported yet. Belongs to whoever runs
+// the loop's passes.
 #pragma once
 
 #include <map>
@@ -10,7 +10,7 @@
 #include "base/reply.h"
 #include "octavo/v1/worker.pb.h"
 
-namespace octavo::rpc {
+namespace octavo::loop {
 
 class Inspections {
  public:
@@ -35,4 +35,4 @@ class Inspections {
   std::map<std::string, Entry> entries_;
 };
 
-}  // namespace octavo::rpc
+}  // namespace octavo::loop

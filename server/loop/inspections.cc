@@ -1,11 +1,11 @@
-#include "server/rpc/inspections.h"
+#include "server/loop/inspections.h"
 
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
 
-namespace octavo::rpc {
+namespace octavo::loop {
 
 std::string Inspections::Begin(absl::Duration deadline, Waiting waiting) {
   if (static_cast<int64_t>(entries_.size()) >= limit_) {
@@ -38,4 +38,4 @@ void Inspections::Expire(absl::Duration now) {
   }
 }
 
-}  // namespace octavo::rpc
+}  // namespace octavo::loop
