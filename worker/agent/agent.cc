@@ -45,13 +45,17 @@ Agent::~Agent() {
   }
 }
 
-v1::RegisterWorkerRequest Agent::MakeRegistration() {
+std::optional<v1::RegisterWorkerRequest> Agent::MakeRegistration() {
   v1::RegisterWorkerRequest request;
   *request.mutable_worker() = identity_;
   request.set_address(options_.config.worker_id);
-  request.mutable_devices()->Assign(options_.devices.begin(), options_.devices.end());
   request.set_version(options_.version);
   absl::MutexLock lock(&mutex_);
+  for (const v1::Device& device : options_.devices) {
+    const bool stuck = UseOf(device.kind(), device.index()) == Attempt::DeviceUse::kStuck;
+    if (!stuck) *request.add_devices() = device;
+  }
+  if (request.devices().empty()) return std::nullopt;
   for (const auto& [key, attempt] : attempts_) *request.add_running() = attempt->lease();
   return request;
 }
@@ -82,10 +86,7 @@ void Agent::Received(const v1::SessionResponse& response) {
   for (const v1::Inspect& inspect : response.inspections()) inspector_.Add(inspect);
   absl::MutexLock lock(&mutex_);
   last_contact_ = options_.clock->Monotonic();
-  for (const v1::LeaseIdentity& lease : response.stop()) {
-    const auto found = attempts_.find(KeyOf(lease));
-    if (found != attempts_.end()) found->second->Stop(StopReason::kRequested);
-  }
+  for (const v1::LeaseIdentity& lease : response.stop()) Stop(lease);
   for (const v1::Assignment& assignment : response.assignments()) Assign(assignment);
 }
 
@@ -109,19 +110,56 @@ bool Agent::IsNews(const LeaseKey& key) {
   return true;
 }
 
-// Also while a former trainer is still dying: the assignment is repeated until it can be taken.
-bool Agent::DeviceIsBusy(const v1::Assignment& assignment) const {
-  return std::any_of(attempts_.begin(), attempts_.end(), [&](const auto& entry) {
-    const v1::Assignment& other = entry.second->assignment();
-    return !entry.second->over() && other.device_index() == assignment.device_index() &&
-           other.spec().resources().device_kind() == assignment.spec().resources().device_kind();
-  });
+Attempt::DeviceUse Agent::UseOf(const std::string& kind, int index) const {
+  Attempt::DeviceUse use = Attempt::DeviceUse::kNone;
+  for (const auto& [key, attempt] : attempts_) {
+    const v1::Assignment& other = attempt->assignment();
+    if (other.spec().resources().device_kind() != kind || other.device_index() != index) continue;
+    use = std::max(use, attempt->device_use());
+  }
+  for (const StuckTrainer& trainer : stuck_trainers_) {
+    if (trainer.device_kind == kind && trainer.device_index == index) {
+      use = Attempt::DeviceUse::kStuck;
+    }
+  }
+  return use;
+}
+
+// Its assignment may still be under way, and must not begin after its end was reported.
+void Agent::Stop(const v1::LeaseIdentity& lease) {
+  const LeaseKey key = KeyOf(lease);
+  if (const auto found = attempts_.find(key); found != attempts_.end()) {
+    found->second->Stop(StopReason::kRequested);
+    return;
+  }
+  if (shutting_down_ || !IsNews(key)) return;
+  v1::Assignment assignment;
+  *assignment.mutable_lease() = lease;
+  *assignment.mutable_lease()->mutable_worker() = identity_;
+  attempts_[key] = MakeAttempt(assignment);
+  attempts_[key]->Stop(StopReason::kRequested);
+  session_.Poke();
 }
 
 void Agent::Assign(const v1::Assignment& assignment) {
   const LeaseKey key = KeyOf(assignment.lease());
-  if (shutting_down_ || DeviceIsBusy(assignment) || !IsNews(key)) return;
-  attempts_[key] = std::make_unique<Attempt>(
+  if (shutting_down_ || !IsNews(key)) return;
+  for (const auto& [other_key, other] : attempts_) {
+    const bool same_device = other->assignment().device_index() == assignment.device_index() &&
+                             other->assignment().spec().resources().device_kind() ==
+                                 assignment.spec().resources().device_kind();
+    // The coordinator gave its device away, so its lease is gone.
+    if (same_device && other->device_use() == Attempt::DeviceUse::kUses) {
+      other->Stop(StopReason::kFenced);
+    }
+  }
+  attempts_[key] = MakeAttempt(assignment);
+  BeginWaitingAttempts();
+  session_.Poke();
+}
+
+std::unique_ptr<Attempt> Agent::MakeAttempt(const v1::Assignment& assignment) {
+  return std::make_unique<Attempt>(
       assignment,
       Attempt::Environment{.trainer = options_.config.trainer,
                            .socket_folder = options_.socket_folder,
@@ -133,8 +171,28 @@ void Agent::Assign(const v1::Assignment& assignment) {
                            .out_of_contact_limit = options_.config.out_of_contact_limit,
                            .sender = &coordinator_,
                            .clock = options_.clock,
+                           .kill_signal = options_.config.kill_signal,
+                           .death_time = options_.config.death_time,
                            .on_over = [this] { AttemptOver(); }});
-  session_.Poke();
+}
+
+// Start and Refuse do nothing to an attempt that has begun.
+void Agent::BeginWaitingAttempts() {
+  for (const auto& [key, attempt] : attempts_) {
+    if (attempt->device_use() != Attempt::DeviceUse::kNone || attempt->over()) continue;
+    const std::string& kind = attempt->assignment().spec().resources().device_kind();
+    const int index = attempt->assignment().device_index();
+    const Attempt::DeviceUse use = UseOf(kind, index);
+    if (use == Attempt::DeviceUse::kNone) attempt->Start();
+    if (use != Attempt::DeviceUse::kStuck) continue;
+    v1::Failure failure;
+    failure.set_cause(v1::FAILURE_CAUSE_WORKER_LOST);
+    failure.set_message(absl::StrCat("device ", kind, " ", index, " of worker ",
+                                     options_.config.worker_id,
+                                     " is not free: the trainer of an attempt before was killed "
+                                     "and does not end"));
+    attempt->Refuse(std::move(failure));
+  }
 }
 
 int64_t Agent::MemoryOf(const v1::Assignment& assignment) const {
@@ -164,16 +222,39 @@ void Agent::Tick() {
   {
     absl::MutexLock lock(&mutex_);
     StopIfOutOfContact();
-    for (auto entry = attempts_.begin(); entry != attempts_.end();) {
-      if (!entry->second->over()) {
-        ++entry;
-        continue;
-      }
-      over.push_back(std::move(entry->second));
-      entry = attempts_.erase(entry);
-    }
+    over = TakeOver();
+    ReapStuckTrainers();
+    if (!shutting_down_) BeginWaitingAttempts();
   }
   // Their threads are joined here, without the lock.
+}
+
+std::vector<std::unique_ptr<Attempt>> Agent::TakeOver() {
+  std::vector<std::unique_ptr<Attempt>> over;
+  for (auto entry = attempts_.begin(); entry != attempts_.end();) {
+    if (!entry->second->over()) {
+      ++entry;
+      continue;
+    }
+    const v1::Assignment& assignment = entry->second->assignment();
+    if (std::unique_ptr<Child> stuck = entry->second->TakeStuckTrainer(); stuck != nullptr) {
+      stuck_trainers_.push_back({assignment.spec().resources().device_kind(),
+                                 assignment.device_index(), std::move(stuck)});
+      session_.RegisterAnew();  // without that device
+    }
+    over.push_back(std::move(entry->second));
+    entry = attempts_.erase(entry);
+  }
+  return over;
+}
+
+void Agent::ReapStuckTrainers() {
+  const auto gone = [](const StuckTrainer& trainer) { return trainer.process->TryReap(); };
+  const auto first_gone = std::remove_if(stuck_trainers_.begin(), stuck_trainers_.end(), gone);
+  if (first_gone == stuck_trainers_.end()) return;
+  LogInfo("a trainer that did not end is gone: its device is offered again");
+  stuck_trainers_.erase(first_gone, stuck_trainers_.end());
+  session_.RegisterAnew();
 }
 
 void Agent::StopIfOutOfContact() {

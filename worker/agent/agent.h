@@ -58,20 +58,38 @@ class Agent final : private SessionDelegate {
   size_t running() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  v1::RegisterWorkerRequest MakeRegistration() override;
+  std::optional<v1::RegisterWorkerRequest> MakeRegistration() override;
   void Registered(const v1::RegisterWorkerResponse& response) override;
   v1::SessionRequest MakeHeartbeat() override;
   void Received(const v1::SessionResponse& response) override;
   void Rejected(const absl::Status& status) override;
 
+  // Every assignment is answered: it is run once its device is free, or refused if that never
+  // comes. Meanwhile it is listed, so that its lease holds.
   void Assign(const v1::Assignment& assignment) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool DeviceIsBusy(const v1::Assignment& assignment) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Stop(const v1::LeaseIdentity& lease) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::unique_ptr<Attempt> MakeAttempt(const v1::Assignment& assignment);
+  // By trainers of any attempt, over or not.
+  Attempt::DeviceUse UseOf(const std::string& kind, int index) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void BeginWaitingAttempts() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Removes those that are over, for the caller to destroy without the lock; keeps their trainers
+  // that do not end.
+  std::vector<std::unique_ptr<Attempt>> TakeOver() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ReapStuckTrainers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // An assignment may arrive again after its attempt has ended.
   bool IsNews(const LeaseKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int64_t MemoryOf(const v1::Assignment& assignment) const;
   int ThreadsOfTrainer() const;
   void AttemptOver() ABSL_LOCKS_EXCLUDED(mutex_);
   void StopIfOutOfContact() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // Its device is offered again when it is gone.
+  struct StuckTrainer {
+    std::string device_kind;
+    int device_index = 0;
+    std::unique_ptr<Child> process;
+  };
 
   const Options options_;
   const v1::WorkerIdentity identity_;
@@ -80,6 +98,7 @@ class Agent final : private SessionDelegate {
 
   mutable absl::Mutex mutex_;
   std::map<LeaseKey, std::unique_ptr<Attempt>> attempts_ ABSL_GUARDED_BY(mutex_);
+  std::vector<StuckTrainer> stuck_trainers_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, int64_t> newest_epoch_ ABSL_GUARDED_BY(mutex_);  // by job
   std::deque<std::string> remembered_jobs_ ABSL_GUARDED_BY(mutex_);      // of newest_epoch_
   int64_t sequence_ ABSL_GUARDED_BY(mutex_) = 0;                         // of the last heartbeat

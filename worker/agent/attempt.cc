@@ -27,12 +27,30 @@ Attempt::Attempt(v1::Assignment assignment, Environment environment)
                .backoff = {},
                .seed = RandomSeed(),
                .on_fenced = [this] { Stop(StopReason::kFenced); }},
-              environment_.sender),
-      thread_([this] { Run(); }) {}
+              environment_.sender) {}
 
 Attempt::~Attempt() {
   Stop(StopReason::kFenced);
-  thread_.join();
+  thread_.join();  // Stop has begun it, if nobody did before
+}
+
+bool Attempt::Begin(DeviceUse use) {
+  absl::MutexLock lock(&mutex_);
+  if (begun_) return false;
+  begun_ = true;
+  device_use_ = use;
+  return true;
+}
+
+void Attempt::Start() {
+  if (Begin(DeviceUse::kUses)) thread_ = std::thread([this] { Run(); });
+}
+
+void Attempt::Refuse(v1::Failure failure) {
+  if (!Begin(DeviceUse::kNone)) return;
+  LogWarning("attempt ", lease().job_id(), ".", lease().epoch(),
+             " is refused: ", failure.message());
+  thread_ = std::thread([this, failure = std::move(failure)] { ReportEnd(failure, {}); });
 }
 
 void Attempt::Stop(StopReason reason) {
@@ -42,6 +60,9 @@ void Attempt::Stop(StopReason reason) {
   }
   if (reason == StopReason::kFenced) outbox_.Close();
   (reason == StopReason::kFenced ? kill_ : stop_).Set();
+  if (Begin(DeviceUse::kNone)) {  // it was waiting
+    thread_ = std::thread([this] { ReportEnd(FailureOfStop(), {}); });
+  }
 }
 
 bool Attempt::over() const {
@@ -54,16 +75,39 @@ std::optional<StopReason> Attempt::stop_reason() const {
   return stop_reason_;
 }
 
+Attempt::DeviceUse Attempt::device_use() const {
+  absl::MutexLock lock(&mutex_);
+  return device_use_;
+}
+
+std::unique_ptr<Child> Attempt::TakeStuckTrainer() {
+  absl::MutexLock lock(&mutex_);
+  return std::move(stuck_trainer_);
+}
+
+void Attempt::KeepStuckTrainer(std::unique_ptr<Child> child) {
+  LogError("attempt ", lease().job_id(), ".", lease().epoch(), ": process ", child->pid(),
+           " was killed and does not end");
+  absl::MutexLock lock(&mutex_);
+  stuck_trainer_ = std::move(child);
+  device_use_ = DeviceUse::kStuck;
+}
+
 void Attempt::Run() {
+  TrainerService service(assignment_, &outbox_);
+  const absl::StatusOr<Child::Exit> exit = RunTrainer(&service);
   {
-    TrainerService service(assignment_, &outbox_);
-    const absl::StatusOr<Child::Exit> exit = RunTrainer(&service);
-    const std::optional<v1::FinishRequest> finished = service.finished();
-    const std::optional<v1::Failure> failure = FailureOf(exit, finished);
-    LogInfo("attempt ", lease().job_id(), ".", lease().epoch(),
-            " ended: ", failure.has_value() ? failure->message() : "it succeeded");
-    outbox_.AddFinished(failure, finished.has_value() ? finished->report() : v1::RunReport());
+    absl::MutexLock lock(&mutex_);
+    if (device_use_ == DeviceUse::kUses) device_use_ = DeviceUse::kNone;
   }
+  const std::optional<v1::FinishRequest> finished = service.finished();
+  ReportEnd(FailureOf(exit, finished), finished.has_value() ? finished->report() : v1::RunReport());
+}
+
+void Attempt::ReportEnd(const std::optional<v1::Failure>& failure, const v1::RunReport& report) {
+  LogInfo("attempt ", lease().job_id(), ".", lease().epoch(),
+          " ended: ", failure.has_value() ? failure->message() : "it succeeded");
+  outbox_.AddFinished(failure, report);
   outbox_.AwaitClosed(absl::InfiniteDuration());
   {
     absl::MutexLock lock(&mutex_);
@@ -78,7 +122,7 @@ absl::StatusOr<Child::Exit> Attempt::RunTrainer(TrainerService* service) {
   ASSIGN_OR_RETURN(const auto server, SocketServer::Start(socket, service));
   const std::string threads = absl::StrCat(environment_.threads);
   ASSIGN_OR_RETURN(
-      const auto child,
+      std::unique_ptr<Child> child,
       Child::Spawn(
           {.arguments = {environment_.trainer, absl::StrCat("--agent=unix:", socket),
                          absl::StrCat("--memory-bytes=", environment_.memory_bytes),
@@ -98,10 +142,13 @@ absl::StatusOr<Child::Exit> Attempt::RunTrainer(TrainerService* service) {
                     .stop = &stop_,
                     .stop_grace = environment_.stop_grace,
                     .kill = &kill_,
+                    .kill_signal = environment_.kill_signal,
+                    .death_time = environment_.death_time,
                     .clock = environment_.clock});
   AddLogLines(output.Flush());
   AddLogLines(errors.Flush());
   outbox_.TrainerGone();
+  if (exit.stuck) KeepStuckTrainer(std::move(child));
   return exit;
 }
 
@@ -123,6 +170,21 @@ std::optional<v1::Failure> Attempt::FailureOf(
     if (finished->has_failure()) return finished->failure();
     return std::nullopt;
   }
+  std::optional<v1::Failure> failure = FailureOfStop();
+  if (!failure.has_value()) {
+    failure = MakeFailure(
+        v1::FAILURE_CAUSE_TRAINER_CRASHED,
+        absl::StrCat("the trainer ended without a report: ", DescribeExit(exit->wait_status),
+                     last_line_.empty() ? "" : "; its last line: ", last_line_));
+  }
+  if (exit->stuck) {
+    failure->set_message(
+        absl::StrCat(failure->message(), "; its process was killed and does not end"));
+  }
+  return failure;
+}
+
+std::optional<v1::Failure> Attempt::FailureOfStop() const {
   switch (stop_reason().value_or(StopReason::kFenced)) {
     case StopReason::kRequested:
       return MakeFailure(v1::FAILURE_CAUSE_CANCELLED, "stopped as the coordinator asked");
@@ -137,10 +199,7 @@ std::optional<v1::Failure> Attempt::FailureOf(
     case StopReason::kFenced:
       break;  // not stopped, or nobody listens
   }
-  return MakeFailure(
-      v1::FAILURE_CAUSE_TRAINER_CRASHED,
-      absl::StrCat("the trainer ended without a report: ", DescribeExit(exit->wait_status),
-                   last_line_.empty() ? "" : "; its last line: ", last_line_));
+  return std::nullopt;
 }
 
 }  // namespace octavo::agent

@@ -141,7 +141,7 @@ Child::Child(int pid, int pidfd, const int (&pipes)[3])
 }
 
 Child::~Child() {
-  KillAndReapGroup();
+  if (!stuck_) KillAndReapGroup(SIGKILL, kDeathTime);
   for (int& pipe : pipes_) CloseAt(&pipe);
   close(pidfd_);
 }
@@ -152,22 +152,39 @@ void Child::Signal(int signal) const {
 }
 
 // This process adopts orphans (PR_SET_CHILD_SUBREAPER), so children of the child are reaped here
-// too.
-void Child::KillAndReapGroup() {
-  if (reaped_) return;
-  Signal(SIGKILL);
+// too. The number of a leader that was reaped is not used again while its group has members.
+bool Child::TryReap() {
+  if (reaped_) return true;
   siginfo_t info{};
-  while (waitid(P_PIDFD, static_cast<id_t>(pidfd_), &info, WEXITED | WNOWAIT) != 0 &&
-         errno == EINTR) {
+  if (!leader_reaped_ &&
+      (waitid(P_PIDFD, static_cast<id_t>(pidfd_), &info, WEXITED | WNOWAIT | WNOHANG) != 0 ||
+       info.si_pid == 0)) {
+    return false;
   }
-  int status = 0;
   while (true) {
-    const int reaped = waitpid(-pid_, &status, 0);
-    if (reaped < 0 && errno == EINTR) continue;
-    if (reaped <= 0) break;
-    if (reaped == pid_) wait_status_ = status;
+    int status = 0;
+    const int process = waitpid(-pid_, &status, WNOHANG);
+    if (process < 0 && errno == EINTR) continue;
+    if (process == 0) return false;
+    if (process < 0) break;
+    if (process != pid_) continue;
+    wait_status_ = status;
+    leader_reaped_ = true;
   }
   reaped_ = true;
+  return true;
+}
+
+bool Child::KillAndReapGroup(int signal, absl::Duration time_limit) {
+  constexpr int kLookMs = 5;
+  Signal(signal);
+  for (int64_t looks = absl::ToInt64Milliseconds(time_limit) / kLookMs; !TryReap(); --looks) {
+    if (looks <= 0) return false;
+    pollfd leader = {pidfd_, POLLIN, 0};
+    const bool leader_gone = poll(&leader, 1, kLookMs) > 0;
+    if (leader_gone && !TryReap()) poll(nullptr, 0, kLookMs);
+  }
+  return true;
 }
 
 // One pass of Watch: what to wait for, and what to do with it.
@@ -180,7 +197,7 @@ class Child::Watcher {
   }
 
   Exit Run() {
-    while (!exited_) {
+    while (!exited_ && !child_->stuck_) {
       pollfd polled[6] = {{child_->pipes_[0], POLLOUT, 0},
                           {child_->pipes_[1], POLLIN, 0},
                           {child_->pipes_[2], POLLIN, 0},
@@ -195,15 +212,21 @@ class Child::Watcher {
       if (polled[4].revents != 0) BeginStop();
       if (polled[5].revents != 0) Kill();
       if (options_.clock->Monotonic() >= kill_at_) {
-        timed_out_ = !stopping_;
-        Kill();
+        if (killed_) {
+          child_->stuck_ = true;
+        } else {
+          timed_out_ = !stopping_;
+          Kill();
+        }
       }
     }
-    child_->KillAndReapGroup();
+    if (!child_->stuck_) {
+      child_->stuck_ = !child_->KillAndReapGroup(options_.kill_signal, options_.death_time);
+    }
     // Nobody writes any more; a pipe holds at most its capacity (1 MiB by default limit of Linux).
     Drain(1, kReadsAtEnd);
     Drain(2, kReadsAtEnd);
-    return {.wait_status = child_->wait_status_, .timed_out = timed_out_};
+    return {.wait_status = child_->wait_status_, .timed_out = timed_out_, .stuck = child_->stuck_};
   }
 
  private:
@@ -226,8 +249,8 @@ class Child::Watcher {
 
   void Kill() {
     killed_ = true;
-    child_->Signal(SIGKILL);
-    kill_at_ = absl::InfiniteDuration();
+    child_->Signal(options_.kill_signal);
+    kill_at_ = options_.clock->Monotonic() + options_.death_time;
   }
 
   void Feed() {

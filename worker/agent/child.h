@@ -1,6 +1,8 @@
 // A child process in a process group of its own, that cannot outlive this one.
 #pragma once
 
+#include <signal.h>
+
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -13,6 +15,9 @@
 #include "base/clock.h"
 
 namespace octavo::agent {
+
+// A process that is killed ends in milliseconds, or when its memory is given back: seconds.
+inline constexpr absl::Duration kDeathTime = absl::Seconds(30);
 
 // A flag that a poll() can wait for. Thread-safe.
 class StopFlag {
@@ -31,7 +36,9 @@ class StopFlag {
 };
 
 // The kernel kills the child when the *thread* that spawned it ends (PR_SET_PDEATHSIG), so the
-// spawning thread must keep the object until the child is gone; its destructor sees to that.
+// spawning thread must keep the object until the child is gone; its destructor sees to that. One
+// that was killed and does not end, as a process that a driver or a file system holds, is no longer
+// waited for: whoever has the object may look with TryReap whether it is gone.
 class Child {
  public:
   struct Options {
@@ -40,7 +47,7 @@ class Child {
   };
   // Fails when the program cannot be executed.
   static absl::StatusOr<std::unique_ptr<Child>> Spawn(const Options& options);
-  // Kills the whole group and reaps it.
+  // Kills the whole group and reaps it, unless Watch has found that it does not end.
   ~Child();
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
@@ -52,15 +59,20 @@ class Child {
     const StopFlag* stop = nullptr;  // sends SIGTERM, and after stop_grace SIGKILL
     absl::Duration stop_grace;
     const StopFlag* kill = nullptr;                        // sends SIGKILL
+    int kill_signal = SIGKILL;                             // another one: only in tests
+    absl::Duration death_time = kDeathTime;                // from then until it counts as stuck
     absl::Duration time_limit = absl::InfiniteDuration();  // then SIGKILL
     const Clock* clock = nullptr;
   };
   struct Exit {
     int wait_status = 0;  // as waitpid gives it
     bool timed_out = false;
+    bool stuck = false;  // it was killed and does not end
   };
   // Serves the child's pipes until it has exited and been reaped, its group with it. Once.
   Exit Watch(const WatchOptions& options);
+  // Whether the child and its group are gone; does not wait.
+  bool TryReap();
 
   int pid() const { return pid_; }
 
@@ -68,11 +80,14 @@ class Child {
   class Watcher;
   Child(int pid, int pidfd, const int (&pipes)[3]);
   void Signal(int signal) const;  // to the group
-  void KillAndReapGroup();
+  // False when something of it is still there after `time_limit`.
+  bool KillAndReapGroup(int signal, absl::Duration time_limit);
   const int pid_;
   const int pidfd_;
   int pipes_[3];  // our ends of standard input, output and error; -1 once closed
-  bool reaped_ = false;
+  bool leader_reaped_ = false;
+  bool reaped_ = false;  // the whole group
+  bool stuck_ = false;
   int wait_status_ = 0;
 };
 

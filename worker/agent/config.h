@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "worker/agent/child.h"
 
 namespace octavo::agent {
 
@@ -23,6 +24,8 @@ struct Config {
 
   // Limits. Each queue is bounded by one of them.
   absl::Duration stop_grace = absl::Seconds(5);  // from SIGTERM to SIGKILL of a trainer
+  absl::Duration death_time = kDeathTime;        // from SIGKILL until a trainer counts as stuck
+  int kill_signal = SIGKILL;                     // another one: only in tests
   absl::Duration inspection_time = absl::Seconds(60);
   int64_t inspection_queue = 16;
   int64_t inspection_output_bytes = 4 << 20;

@@ -1,6 +1,7 @@
 #include "worker/agent/session.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
@@ -34,6 +35,16 @@ void Session::Poke() {
   poked_ = true;
 }
 
+void Session::RegisterAnew() {
+  absl::MutexLock lock(&mutex_);
+  register_anew_ = true;
+}
+
+bool Session::TakeRegisterAnew() {
+  absl::MutexLock lock(&mutex_);
+  return std::exchange(register_anew_, false);
+}
+
 void Session::Stop() {
   {
     absl::MutexLock lock(&mutex_);
@@ -57,6 +68,7 @@ void Session::Run() {
       LogInfo("registered with the coordinator");
       was_connected = true;
       status = HoldStream(heartbeat);
+      if (TakeRegisterAnew()) continue;
     }
     if (was_connected && !AwaitStop(absl::ZeroDuration())) {
       LogWarning("no connection to the coordinator: ", status.message(), "; trying again");
@@ -66,7 +78,13 @@ void Session::Run() {
 }
 
 bool Session::RegisterOnce(absl::Duration* heartbeat, absl::Status* status) {
-  const auto response = coordinator_->Register(delegate_->MakeRegistration());
+  TakeRegisterAnew();  // what is asked for is made now
+  const std::optional<v1::RegisterWorkerRequest> request = delegate_->MakeRegistration();
+  if (!request.has_value()) {
+    *status = absl::UnavailableError("this worker has no device to offer");
+    return true;
+  }
+  const auto response = coordinator_->Register(*request);
   *status = response.status();
   if (!response.ok()) return !IsFinal(response.status());
   delegate_->Registered(*response);
@@ -116,12 +134,12 @@ bool Session::StreamIsOpen() {
 bool Session::AwaitNextHeartbeat(absl::Duration heartbeat) {
   absl::MutexLock lock(&mutex_);
   const auto due = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-    return stopping_ || poked_ || !reading_;
+    return stopping_ || poked_ || register_anew_ || !reading_;
   };
   mutex_.AwaitWithTimeout(absl::Condition(&due), heartbeat);
   poked_ = false;
   const absl::Duration patience = std::max(kSilence, heartbeat * kSilentHeartbeats);
-  return !stopping_ && reading_ && clock_->Monotonic() - last_answer_ < patience;
+  return !stopping_ && !register_anew_ && reading_ && clock_->Monotonic() - last_answer_ < patience;
 }
 
 }  // namespace octavo::agent

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
@@ -18,7 +19,8 @@ namespace octavo::agent {
 class SessionDelegate {
  public:
   virtual ~SessionDelegate() = default;
-  virtual v1::RegisterWorkerRequest MakeRegistration() = 0;
+  // Nothing: there is nothing to offer, and the session waits until there is.
+  virtual std::optional<v1::RegisterWorkerRequest> MakeRegistration() = 0;
   virtual void Registered(const v1::RegisterWorkerResponse& response) = 0;
   // Of this very moment: the heartbeat is sent when this returns.
   virtual v1::SessionRequest MakeHeartbeat() = 0;
@@ -38,6 +40,8 @@ class Session {
 
   // A heartbeat is due now: something changed that the coordinator should know.
   void Poke();
+  // The registration no longer holds: makes another one.
+  void RegisterAnew();
   // Closes the stream and ends the threads.
   void Stop();
 
@@ -50,6 +54,7 @@ class Session {
   // True when another heartbeat is due, false when the stream has ended or has to.
   bool AwaitNextHeartbeat(absl::Duration heartbeat);
   bool StreamIsOpen();
+  bool TakeRegisterAnew();
   bool AwaitStop(absl::Duration time_limit);
 
   Coordinator* const coordinator_;
@@ -60,6 +65,7 @@ class Session {
   absl::Mutex mutex_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool poked_ ABSL_GUARDED_BY(mutex_) = false;
+  bool register_anew_ ABSL_GUARDED_BY(mutex_) = false;
   bool reading_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Duration last_answer_ ABSL_GUARDED_BY(mutex_);
 

@@ -30,12 +30,18 @@ class AgentTest : public ::testing::Test {
     config.trainer = FakeTrainer();
     config.stop_grace = absl::Milliseconds(300);
     config.out_of_contact_limit = out_of_contact_limit_;
-    v1::Device device;
-    device.set_kind("cpu");
-    device.set_memory_bytes(1 << 20);
+    config.kill_signal = kill_signal_;
+    config.death_time = absl::Milliseconds(200);
+    std::vector<v1::Device> devices;
+    for (int index = 0; index < device_count_; ++index) {
+      v1::Device& device = devices.emplace_back();
+      device.set_kind("cpu");
+      device.set_index(index);
+      device.set_memory_bytes(1 << 20);
+    }
     agent_ = std::make_unique<Agent>(Agent::Options{.config = config,
                                                     .socket_folder = folder_.path(),
-                                                    .devices = {device},
+                                                    .devices = devices,
                                                     .version = "1",
                                                     .clock = &kClock});
   }
@@ -47,8 +53,8 @@ class AgentTest : public ::testing::Test {
     });
   }
   // Assigns a job whose trainer waits; its process number.
-  int StartWaitingJob() {
-    coordinator_.Assign(MakeAssignment("wait"));
+  int StartWaitingJob(const std::string& behaviour = "wait") {
+    coordinator_.Assign(MakeAssignment(behaviour));
     int process = 0;
     EXPECT_TRUE(Comes([&] {
       const std::vector<std::string> lines = coordinator_.lines();
@@ -60,6 +66,8 @@ class AgentTest : public ::testing::Test {
   TemporaryFolder folder_;
   FakeCoordinator coordinator_;
   absl::Duration out_of_contact_limit_;  // none
+  int device_count_ = 1;
+  int kill_signal_ = SIGKILL;
   std::unique_ptr<Agent> agent_;
 };
 
@@ -167,6 +175,66 @@ TEST_F(AgentTest, AShutdownEndsTheTrainerAndSaysThatTheWorkerIsLeaving) {
   ASSERT_EQ(coordinator_.ends().size(), 1u);
   EXPECT_EQ(coordinator_.ends()[0].failure().cause(), v1::FAILURE_CAUSE_WORKER_LOST);
   EXPECT_EQ(coordinator_.ends()[0].failure().message(), "the worker is shutting down");
+}
+
+TEST_F(AgentTest, AnAssignmentForABusyDeviceKillsWhoLostItAndIsRun) {
+  StartAgent();
+  const int process = StartWaitingJob();
+  coordinator_.Assign(MakeAssignment("succeed", "job-b"));
+  ASSERT_TRUE(Comes([&] { return coordinator_.ends().size() == 1; }));
+  EXPECT_FALSE(IsAlive(process));
+  EXPECT_EQ(coordinator_.ends()[0].lease().job_id(), "job-b");
+  EXPECT_FALSE(coordinator_.ends()[0].has_failure());
+}
+
+TEST_F(AgentTest, AStopOfAnAttemptThatNeverCameIsAnsweredAndItDoesNotBeginLater) {
+  StartAgent();
+  coordinator_.Cancel(MakeAssignment("wait").lease());
+  ASSERT_TRUE(Comes([&] { return coordinator_.ends().size() == 1; }));
+  EXPECT_EQ(coordinator_.ends()[0].failure().cause(), v1::FAILURE_CAUSE_CANCELLED);
+  coordinator_.Assign(MakeAssignment("wait"));
+  const int heartbeats = coordinator_.heartbeats();
+  ASSERT_TRUE(Comes([&] { return coordinator_.heartbeats() > heartbeats + 3; }));
+  EXPECT_THAT(coordinator_.lines(), IsEmpty());
+  EXPECT_EQ(coordinator_.ends().size(), 1u);
+}
+
+// A trainer in the hands of a driver or a file system: SIGKILL does not reach it.
+TEST_F(AgentTest, ATrainerThatDoesNotDieTakesItsDeviceOutOfServiceUntilItIsGone) {
+  kill_signal_ = SIGUSR1;
+  device_count_ = 2;
+  StartAgent();
+  const int process = StartWaitingJob("undying");
+  EXPECT_EQ(coordinator_.last_registration().devices_size(), 2);
+  coordinator_.Assign(MakeAssignment("succeed", "job-b"));
+  ASSERT_TRUE(Comes([&] { return coordinator_.ends().size() == 1; }));
+  EXPECT_EQ(coordinator_.ends()[0].lease().job_id(), "job-b") << "the other one is fenced";
+  EXPECT_EQ(coordinator_.ends()[0].failure().cause(), v1::FAILURE_CAUSE_WORKER_LOST);
+  EXPECT_THAT(coordinator_.ends()[0].failure().message(), HasSubstr("device cpu 0 of worker"));
+  ASSERT_TRUE(Comes([&] { return coordinator_.last_registration().devices_size() == 1; }));
+  EXPECT_EQ(coordinator_.last_registration().devices(0).index(), 1);
+  EXPECT_TRUE(IsAlive(process));
+  kill(process, SIGKILL);
+  EXPECT_TRUE(Comes([&] { return coordinator_.last_registration().devices_size() == 2; }));
+  coordinator_.Assign(MakeAssignment("succeed", "job-c"));
+  ASSERT_TRUE(Comes([&] { return coordinator_.ends().size() == 2; }));
+  EXPECT_FALSE(coordinator_.ends()[1].has_failure());
+}
+
+TEST_F(AgentTest, AWorkerWithoutADeviceStaysAwayUntilItHasOne) {
+  kill_signal_ = SIGUSR1;
+  StartAgent();
+  const int process = StartWaitingJob("undying");
+  coordinator_.Cancel(MakeAssignment("undying").lease());
+  ASSERT_TRUE(Comes([&] { return coordinator_.ends().size() == 1; }));
+  EXPECT_EQ(coordinator_.ends()[0].failure().cause(), v1::FAILURE_CAUSE_CANCELLED);
+  EXPECT_THAT(coordinator_.ends()[0].failure().message(), HasSubstr("does not end"));
+  const absl::Time until = absl::Now() + absl::Milliseconds(500);
+  ASSERT_TRUE(Comes([&] { return absl::Now() > until; }));
+  EXPECT_EQ(coordinator_.registrations(), 1);
+  EXPECT_TRUE(agent_->status().ok());
+  kill(process, SIGKILL);
+  EXPECT_TRUE(Comes([&] { return coordinator_.registrations() == 2; }));
 }
 
 TEST_F(AgentTest, ARejectionForGoodEndsTheAgent) {

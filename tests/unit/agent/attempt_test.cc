@@ -21,17 +21,19 @@ class AttemptTest : public ::testing::Test {
  protected:
   std::unique_ptr<Attempt> Start(const std::string& behaviour, RecordingSender* sender,
                                  const std::string& trainer = FakeTrainer()) {
-    return std::make_unique<Attempt>(MakeAssignment(behaviour),
-                                     Attempt::Environment{.trainer = trainer,
-                                                          .socket_folder = folder_.path(),
-                                                          .memory_bytes = 1 << 20,
-                                                          .threads = 1,
-                                                          .stop_grace = absl::Milliseconds(300),
-                                                          .pending_log_bytes = 1 << 16,
-                                                          .pending_metric_points = 100,
-                                                          .sender = sender,
-                                                          .clock = &kClock,
-                                                          .on_over = [] {}});
+    auto attempt = std::make_unique<Attempt>(
+        MakeAssignment(behaviour), Attempt::Environment{.trainer = trainer,
+                                                        .socket_folder = folder_.path(),
+                                                        .memory_bytes = 1 << 20,
+                                                        .threads = 1,
+                                                        .stop_grace = absl::Milliseconds(300),
+                                                        .pending_log_bytes = 1 << 16,
+                                                        .pending_metric_points = 100,
+                                                        .sender = sender,
+                                                        .clock = &kClock,
+                                                        .on_over = [] {}});
+    attempt->Start();
+    return attempt;
   }
   static bool Ends(const Attempt& attempt) {
     return Eventually([&] { return attempt.over(); });

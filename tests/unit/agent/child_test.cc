@@ -155,5 +155,25 @@ TEST(DescribeExit, NamesCodeOrSignal) {
   EXPECT_EQ(DescribeExit(SIGSEGV), "killed by signal 11 (SIGSEGV)");
 }
 
+TEST(Child, OneThatIsKilledAndDoesNotEndIsNotWaitedForForEver) {
+  auto child =
+      Child::Spawn({{"/bin/sh", "-c", "trap '' USR1; echo ready; sleep 100; sleep 100"}, {}});
+  ASSERT_TRUE(child.ok());
+  StopFlag kill_flag;
+  const Child::Exit exit =
+      (*child)->Watch({.input = "",
+                       .on_output = [&](absl::string_view) { kill_flag.Set(); },
+                       .on_error_output = [](absl::string_view) {},
+                       .stop_grace = absl::ZeroDuration(),
+                       .kill = &kill_flag,
+                       .kill_signal = SIGUSR1,
+                       .death_time = absl::Milliseconds(100),
+                       .clock = &kClock});
+  EXPECT_TRUE(exit.stuck);
+  EXPECT_FALSE((*child)->TryReap());
+  kill(-(*child)->pid(), SIGKILL);
+  EXPECT_TRUE(Eventually([&] { return (*child)->TryReap(); }));
+}
+
 }  // namespace
 }  // namespace octavo::agent

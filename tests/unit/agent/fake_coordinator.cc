@@ -101,8 +101,8 @@ v1::SessionResponse FakeCoordinator::Answer(const v1::SessionRequest& request) {
     listed.insert(running.job_id());
     *response.add_renewed() = running;
     assignments_.erase(running.job_id());
-    if (cancelled_.count(running.job_id()) > 0) *response.add_stop() = running;
   }
+  for (const auto& [job_id, lease] : cancelled_) *response.add_stop() = lease;
   for (const auto& [job_id, assignment] : assignments_) {
     *response.add_assignments() = assignment;
   }

@@ -25,7 +25,7 @@ class FakeCoordinator final : public v1::WorkerService::Service {
 
   // What it does from now on.
   void Assign(const v1::Assignment& assignment);  // repeated until the agent lists it
-  void Cancel(const v1::LeaseIdentity& lease);    // repeated until it is no longer listed
+  void Cancel(const v1::LeaseIdentity& lease);    // repeated for ever
   void KeepOnRegistration(bool keep);
   void Inspect(const v1::Inspect& inspect);  // once
   void RejectRegistrations();

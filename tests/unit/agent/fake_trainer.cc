@@ -1,6 +1,7 @@
 // A trainer without an engine: the job's name says how it behaves.
 #include <grpcpp/grpcpp.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -77,8 +78,12 @@ int RunFakeTrainer(const std::string& agent) {
   grpc::ClientContext context;
   context.set_wait_for_ready(true);
   if (!stub->Begin(&context, begin, &assignment).ok()) return 75;
-  Say("process " + std::to_string(getpid()));
   const std::string& behaviour = assignment.spec().name();
+  if (behaviour == "undying") {  // but by SIGKILL from the test
+    prctl(PR_SET_PDEATHSIG, 0);
+    for (const int ignored : {SIGTERM, SIGUSR1}) signal(ignored, SIG_IGN);
+  }
+  Say("process " + std::to_string(getpid()));
   if (behaviour == "succeed") return Succeed(stub.get());
   if (behaviour == "fail") return Fail(stub.get());
   if (behaviour == "exit-3") return 3;
