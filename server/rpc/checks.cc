@@ -1,6 +1,9 @@
 #include "server/rpc/checks.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -93,6 +96,7 @@ absl::Status CheckRegister(const v1::RegisterWorkerRequest& request) {
     return Invalid("devices", absl::StrCat(request.devices_size(), " devices"),
                    absl::StrCat("1 to ", kMaxDevices));
   }
+  std::set<std::pair<std::string, int32_t>> named;
   for (const v1::Device& device : request.devices()) {
     if (device.kind() != "cpu" && device.kind() != "gpu") {
       return Invalid("devices.kind", device.kind(), "\"cpu\" or \"gpu\"");
@@ -100,6 +104,11 @@ absl::Status CheckRegister(const v1::RegisterWorkerRequest& request) {
     if (device.index() < 0 || device.index() >= kMaxDevices) {
       return Invalid("devices.index", absl::StrCat(device.index()),
                      absl::StrCat("in [0, ", kMaxDevices, ")"));
+    }
+    if (!named.emplace(device.kind(), device.index()).second) {
+      return absl::InvalidArgumentError(absl::StrCat("devices: ", device.kind(), " ",
+                                                     device.index(),
+                                                     " is named twice; name each device once"));
     }
     if (device.memory_bytes() < 0) {
       return Invalid("devices.memory_bytes", absl::StrCat(device.memory_bytes()), "0 or more");

@@ -246,6 +246,30 @@ TEST_F(TailLogsTest, SendsAFloodInPages) {
   EXPECT_GE(messages, 15) << "each of 256 KiB at most";
 }
 
+// Booked twice, it would train two jobs at once.
+TEST(RegisterWorker, RefusesADeviceThatIsNamedTwice) {
+  TestCoordinator octavod;
+  v1::RegisterWorkerRequest request;
+  request.mutable_worker()->set_worker_id("worker-a");
+  request.mutable_worker()->set_incarnation("00000000000000aa");
+  for (const int32_t index : {0, 1, 0}) {
+    v1::Device& device = *request.add_devices();
+    device.set_kind("cpu");
+    device.set_index(index);
+    device.set_memory_bytes(index + request.devices_size());
+  }
+  const auto call = [&] {
+    CallContext context;
+    v1::RegisterWorkerResponse response;
+    return octavod->workers->RegisterWorker(&context, request, &response);
+  };
+  const grpc::Status refused = call();
+  EXPECT_EQ(refused.error_code(), StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(refused.error_message(), HasSubstr("cpu 0 is named twice"));
+  request.mutable_devices(2)->set_kind("gpu");
+  EXPECT_TRUE(call().ok());
+}
+
 TEST(ListWorkers, PagesById) {
   TestCoordinator octavod;
   for (const char* id : {"worker-c", "worker-a", "worker-b"})
