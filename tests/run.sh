@@ -68,11 +68,11 @@ echo "built in $((SECONDS - started)) s; testing"
 run_tests dev "${label[@]}"
 
 if [ ${#label[@]} -eq 0 ]; then
-  # Sanitizers on what handles raw memory: files, text, kernels and the emulated device. The core is pure logic and slow to
-  # compile; Debian's gRPC is not instrumented.
+  # Sanitizers on what handles raw memory: files, text, kernels, the engine and the emulated device. The core is pure logic
+  # and slow to compile; Debian's gRPC, which the trainer links, is not instrumented.
   echo "building (preset asan)"
-  build asan base_test proto_test kernels_test emulation_test device_check fuzz_replay_test
-  run_tests asan -R '^unit\.|^emulation\.' -E 'WithFloat32Products$'  # it runs engine_test, which is not built here
+  build asan base_test proto_test kernels_test engine_test emulation_test device_check fuzz_replay_test
+  run_tests asan -R '^unit\.|^emulation\.' -E 'WithFloat32Products$'  # the same addresses, and the slowest test, once more
 
   # Races of the kernels' threads and of the emulated device's, and locks that are not held.
   if echo 'int main() {}' | clang++ -fopenmp -x c++ - -o /dev/null 2>/dev/null; then
