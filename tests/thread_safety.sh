@@ -17,7 +17,7 @@ if printf '%s\n' '#include "absl/synchronization/mutex.h"' 'struct S { absl::Mut
 fi
 
 commands=$(sed -n 's/^  "command": "\(.*\)",$/\1/p' "$build/compile_commands.json" | sed 's/\\\(.\)/\1/g' |
-  grep -E '/(worker/agent|worker/trainer|server|server/rpc|server/telemetry|client)/[^/ ]*\.cc$' | grep -v '/tests/' |
+  grep -E '/(worker/agent|worker/trainer|server|server/loop|server/rpc|server/storage|server/telemetry|client)/[^/ ]*\.cc$' | grep -v '/tests/' |
   sed -E 's|^[^ ]+ |clang++ |; s| -o [^ ]+ -c | -Wno-unknown-warning-option -Wthread-safety -fsyntax-only |')
 cd "$build"
 printf '%s\n' "$commands" | xargs -d '\n' -P "${OCTAVO_JOBS:-$(nproc)}" -n 1 sh -c
