@@ -83,13 +83,13 @@ void ExpectRefusal(const absl::Status& status, const nlohmann::json& one, const 
 
 void ExpectTensor(const SafetensorsFile& file, const TensorEntry& entry,
                   const nlohmann::json& expected) {
-  EXPECT_EQ(std::string(TensorTypeName(entry.type)), expected["dtype"]);
+  EXPECT_EQ(TensorTypeName(entry.type), expected["dtype"].get<std::string>());
   EXPECT_EQ(entry.shape, expected["shape"].get<std::vector<int64_t>>());
   EXPECT_EQ(entry.begin, expected["data_offsets"][0]);
   EXPECT_EQ(entry.end, expected["data_offsets"][1]);
   std::string bytes(static_cast<size_t>(entry.end - entry.begin), '\0');
   ASSERT_TRUE(file.Read(entry, 0, entry.end - entry.begin, bytes.data()).ok());
-  EXPECT_EQ(Sha256Of(bytes), expected["sha256"]);
+  EXPECT_EQ(Sha256Of(bytes), expected["sha256"].get<std::string>());
 }
 
 void ExpectContent(const SafetensorsFile& file, const nlohmann::json& expected) {
