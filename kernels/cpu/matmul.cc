@@ -205,7 +205,8 @@ class OneDnnMatmul final : public Matmul {
   absl::Status Run(const GemmBf16& operation) override {
     if (!widens_) {
       CopyResidual(operation);
-      return Execute(ShapeOf(operation), operation.a, operation.b, operation.bias, operation.c);
+      ASSIGN_OR_RETURN(const GemmBf16 product, WithWholeRow(operation));
+      return Execute(ShapeOf(product), product.a, product.b, product.bias, product.c);
     }
     const int64_t a_count = operation.m * operation.k;
     const int64_t b_count = operation.n * operation.k;
@@ -242,6 +243,17 @@ class OneDnnMatmul final : public Matmul {
   }
 
  private:
+  // oneDNN 3.7 reads a single row whose elements lie a pitch apart as if they were neighbours.
+  absl::StatusOr<GemmBf16> WithWholeRow(GemmBf16 op) {
+    const int64_t pitch = PitchOr(op.a_pitch, op.m);
+    if (op.m != 1 || op.a_layout == Layout::kNormal || pitch == 1) return op;
+    ASSIGN_OR_RETURN(bfloat16* const row, wide_a_.Get<bfloat16>(op.k));
+    for (int64_t i = 0; i < op.k; ++i) row[i] = op.a[i * pitch];
+    op.a = row;
+    op.a_pitch = 0;
+    return op;
+  }
+
   memory::data_type operands() const {
     return widens_ ? memory::data_type::f32 : memory::data_type::bf16;
   }
