@@ -74,19 +74,19 @@ struct ExecArguments {
   int parent;
 };
 
-[[noreturn]] void RunChild(const ExecArguments& plan) {
+[[noreturn]] void RunChild(const ExecArguments& exec) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != plan.parent) _exit(127);  // it died before the line above
-  for (int i = 0; i < 3; ++i) dup2(plan.standard[i], i);
+  if (getppid() != exec.parent) _exit(127);  // it died before the line above
+  for (int i = 0; i < 3; ++i) dup2(exec.standard[i], i);
   close_range(3, ~0u, CLOSE_RANGE_CLOEXEC);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   signal(SIGPIPE, SIG_DFL);
-  execve(plan.arguments[0], plan.arguments, plan.environment);
+  execve(exec.arguments[0], exec.arguments, exec.environment);
   const int error = errno;
-  [[maybe_unused]] const ssize_t written = write(plan.failure, &error, sizeof(error));
+  [[maybe_unused]] const ssize_t written = write(exec.failure, &error, sizeof(error));
   _exit(127);
 }
 
@@ -111,14 +111,14 @@ absl::StatusOr<std::unique_ptr<Child>> Child::Spawn(const Options& options) {
   std::vector<std::string> environment = MergeEnvironment(options.environment);
   std::vector<char*> argument_pointers = Pointers(arguments);
   std::vector<char*> environment_pointers = Pointers(environment);
-  const ExecArguments plan = {.arguments = argument_pointers.data(),
+  const ExecArguments exec = {.arguments = argument_pointers.data(),
                               .environment = environment_pointers.data(),
                               .standard = {in.read_end, out.write_end, error_out.write_end},
                               .failure = failure.write_end,
                               .parent = getpid()};
   const int pid = fork();
   if (pid < 0) return ErrnoStatus(errno, "starting", arguments[0]);
-  if (pid == 0) RunChild(plan);
+  if (pid == 0) RunChild(exec);
   setpgid(pid, pid);  // whoever comes first; later it fails, harmlessly
   const int pidfd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
   CHECK(pidfd >= 0);

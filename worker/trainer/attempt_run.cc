@@ -21,44 +21,35 @@ namespace {
 constexpr int64_t kManifestLimitBytes = 64 << 20;
 constexpr int64_t kProgressLimitBytes = 4096;
 constexpr absl::Duration kBetweenLines = absl::Seconds(1);
-constexpr absl::Duration kBetweenLooks =
-    absl::Milliseconds(50); // at whether a stop is asked for
+constexpr absl::Duration kBetweenLooks = absl::Milliseconds(50);  // at whether a stop is asked for
 // Of a stop's grace, for the end of the process.
 constexpr absl::Duration kTimeToExit = absl::Milliseconds(500);
 
 float Median(std::vector<float> values) {
-  if (values.empty())
-    return 0;
-  const auto middle =
-      values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
 
 // 0 unless the key holds a count.
-int64_t CountOf(const nlohmann::json &object, const char *key) {
+int64_t CountOf(const nlohmann::json& object, const char* key) {
   const auto found = object.find(key);
-  return found != object.end() && found->is_number_integer()
-             ? found->get<int64_t>()
-             : 0;
+  return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
 }
 
-} // namespace
+}  // namespace
 
-AttemptRun::AttemptRun(v1::Assignment assignment, AgentLink *link,
-                       RunOptions options)
-    : assignment_(std::move(assignment)), link_(link),
-      options_(std::move(options)), folders_(assignment_),
+AttemptRun::AttemptRun(v1::Assignment assignment, AgentLink* link, RunOptions options)
+    : assignment_(std::move(assignment)),
+      link_(link),
+      options_(std::move(options)),
+      folders_(assignment_),
       saved_step_(assignment_.resume_from().step()),
-      metrics_(
-          [this](const MetricQueue::Points &points) {
-            return link_->ReportMetrics(points);
-          },
-          options_.most_waiting_steps),
-      committer_([this](const v1::Checkpoint &checkpoint)
-                     -> Committer::ObsoleteFolders {
-        // What a checkpoint covers is not trained again: its metrics must be
-        // there before it.
+      metrics_([this](const MetricQueue::Points& points) { return link_->ReportMetrics(points); },
+               options_.most_waiting_steps),
+      committer_([this](const v1::Checkpoint& checkpoint) -> Committer::ObsoleteFolders {
+        // What a checkpoint covers is not trained again: its metrics must be there before it.
         RETURN_IF_ERROR(metrics_.Flush());
         return link_->CommitCheckpoint(checkpoint);
       }) {}
@@ -72,41 +63,32 @@ AttemptRun::End AttemptRun::Execute() {
   absl::Status status;
   try {
     status = run();
-  } catch (const std::bad_alloc &) {
+  } catch (const std::bad_alloc&) {
     phase_ = Phase::kTrain;
     status = absl::ResourceExhaustedError(
-        "the trainer could not allocate memory on the host; lower "
-        "batch.micro_batch or "
+        "the trainer could not allocate memory on the host; lower batch.micro_batch or "
         "data.sequence_length, or use a worker with more memory");
-  } catch (const std::exception &error) {
-    // Before the first step, what nobody foresaw comes from the inputs, and
-    // would come again.
+  } catch (const std::exception& error) {
+    // Before the first step, what nobody foresaw comes from the inputs, and would come again.
     const bool inputs = phase_ == Phase::kPrepare;
-    const std::string message = absl::StrCat(
-        inputs ? "reading the job's inputs: " : "training: ", error.what());
-    status = inputs ? absl::InvalidArgumentError(message)
-                    : absl::InternalError(message);
+    const std::string message =
+        absl::StrCat(inputs ? "reading the job's inputs: " : "training: ", error.what());
+    status = inputs ? absl::InvalidArgumentError(message) : absl::InternalError(message);
     phase_ = inputs ? phase_ : Phase::kTrain;
   }
   engine_.reset();
   const End end = Report(status);
-  link_->Abandon(); // else the threads would wait for what nobody asks for any
-                    // more
+  link_->Abandon();  // else the threads would wait for what nobody asks for any more
   return end;
 }
 
-AttemptRun::End AttemptRun::Report(const absl::Status &status) {
-  if (stopped_)
-    return End::kStopped;
-  // A failed run's last checkpoint is worth having, and its last steps tell why
-  // it failed.
-  if (!agent_lost_)
-    (void)AwaitCommit();
-  while (!agent_lost_ && !metrics_.AwaitSent(kBetweenLooks) &&
-         !options_.stop->set()) {
+AttemptRun::End AttemptRun::Report(const absl::Status& status) {
+  if (stopped_) return End::kStopped;
+  // A failed run's last checkpoint is worth having, and its last steps tell why it failed.
+  if (!agent_lost_) (void)AwaitCommit();
+  while (!agent_lost_ && !metrics_.AwaitSent(kBetweenLooks) && !options_.stop->set()) {
   }
-  if (agent_lost_)
-    return End::kAgentLost;
+  if (agent_lost_) return End::kAgentLost;
   v1::FinishRequest request;
   if (status.ok()) {
     *request.mutable_report() = report_;
@@ -117,14 +99,11 @@ AttemptRun::End AttemptRun::Report(const absl::Status &status) {
   return link_->Finish(request).ok() ? End::kReported : End::kAgentLost;
 }
 
-void AttemptRun::Say(const std::string &line) const {
-  *options_.out << line << std::endl;
-}
+void AttemptRun::Say(const std::string& line) const { *options_.out << line << std::endl; }
 
-absl::Status AttemptRun::FromAgent(const absl::Status &status) {
+absl::Status AttemptRun::FromAgent(const absl::Status& status) {
   const bool gone = absl::IsUnavailable(status) || absl::IsCancelled(status) ||
-                    absl::IsAborted(status) ||
-                    absl::IsDeadlineExceeded(status) ||
+                    absl::IsAborted(status) || absl::IsDeadlineExceeded(status) ||
                     absl::StrContains(status.message(), "LEASE_FENCED");
   if (gone) {
     agent_lost_ = true;
@@ -146,12 +125,11 @@ absl::Status AttemptRun::Prepare() {
   return absl::OkStatus();
 }
 
-// A committed checkpoint that is not there, or not what was committed, is a
-// fault of the storage: neither the job nor a restart can mend it.
+// A committed checkpoint that is not there, or not what was committed, is a fault of the storage:
+// neither the job nor a restart can mend it.
 absl::Status AttemptRun::CheckResumeFolder() const {
-  const v1::Checkpoint &checkpoint = assignment_.resume_from();
-  if (checkpoint.folder().empty())
-    return absl::OkStatus();
+  const v1::Checkpoint& checkpoint = assignment_.resume_from();
+  if (checkpoint.folder().empty()) return absl::OkStatus();
   const absl::StatusOr<std::string> manifest =
       ReadFile(checkpoint.folder() + "/manifest.json", kManifestLimitBytes);
   if (!manifest.ok()) {
@@ -171,23 +149,18 @@ absl::Status AttemptRun::CheckResumeFolder() const {
 }
 
 absl::Status AttemptRun::OpenEngine() {
-  const std::string name =
-      assignment_.spec().resources().device_kind() == "gpu" ? "cuda" : "cpu";
-  ASSIGN_OR_RETURN(
-      backend_,
-      kernels::OpenBackend(name, {.memory_bytes = options_.memory_bytes,
-                                  .threads = options_.threads,
-                                  .device_index = assignment_.device_index()}));
+  const std::string name = assignment_.spec().resources().device_kind() == "gpu" ? "cuda" : "cpu";
+  ASSIGN_OR_RETURN(backend_,
+                   kernels::OpenBackend(name, {.memory_bytes = options_.memory_bytes,
+                                               .threads = options_.threads,
+                                               .device_index = assignment_.device_index()}));
   const kernels::BackendDescription backend = backend_->Describe();
-  Say(absl::StrFormat("attempt %d of %s on %s, GEMMs by %s",
-                      assignment_.lease().epoch(), assignment_.lease().job_id(),
-                      backend.device, backend.matmul));
-  const std::string &resume_folder = assignment_.resume_from().folder();
-  ASSIGN_OR_RETURN(engine_,
-                   options_.prepare(spec_, resume_folder, backend_.get()));
+  Say(absl::StrFormat("attempt %d of %s on %s, GEMMs by %s", assignment_.lease().epoch(),
+                      assignment_.lease().job_id(), backend.device, backend.matmul));
+  const std::string& resume_folder = assignment_.resume_from().folder();
+  ASSIGN_OR_RETURN(engine_, options_.prepare(spec_, resume_folder, backend_.get()));
   if (!resume_folder.empty()) {
-    Say(absl::StrCat("resumes after step ", engine_->completed_steps(),
-                     " from ", resume_folder));
+    Say(absl::StrCat("resumes after step ", engine_->completed_steps(), " from ", resume_folder));
   }
   return absl::OkStatus();
 }
@@ -196,13 +169,11 @@ absl::Status AttemptRun::Train() {
   const int64_t every = assignment_.spec().stages(0).checkpoint().every_steps();
   bool due = false;
   while (!engine_->done()) {
-    if (options_.stop->set())
-      return Stop();
+    if (options_.stop->set()) return Stop();
     RETURN_IF_ERROR(TakeStep());
     RETURN_IF_ERROR(NoteCommit(absl::ZeroDuration()));
     due = due || (every > 0 && engine_->completed_steps() % every == 0);
-    if (!due || engine_->done() || committer_.busy())
-      continue;
+    if (!due || engine_->done() || committer_.busy()) continue;
     RETURN_IF_ERROR(SaveCheckpoint());
     due = false;
   }
@@ -218,15 +189,12 @@ absl::Status AttemptRun::SaveLastStep() {
   return committer_.busy() ? Stop() : absl::OkStatus();
 }
 
-// The agent goes on asking for a commit whose answer does not come within the
-// grace.
+// The agent goes on asking for a commit whose answer does not come within the grace.
 absl::Status AttemptRun::Stop() {
   if (const absl::Status saved = SaveBeforeStop(); !saved.ok()) {
-    Say(absl::StrCat("could not save a checkpoint before it stops: ",
-                     saved.message()));
+    Say(absl::StrCat("could not save a checkpoint before it stops: ", saved.message()));
   }
-  if (agent_lost_)
-    return absl::OkStatus();
+  if (agent_lost_) return absl::OkStatus();
   (void)metrics_.AwaitSent(GraceLeft());
   stopped_ = true;
   Say(absl::StrCat("stops on request after step ", engine_->completed_steps()));
@@ -235,10 +203,8 @@ absl::Status AttemptRun::Stop() {
 
 absl::Status AttemptRun::SaveBeforeStop() {
   if (saved_step_ != engine_->completed_steps() && HasTimeToSave()) {
-    while (committer_.busy() && HasTimeToSave())
-      RETURN_IF_ERROR(NoteCommit(kBetweenLooks));
-    if (!committer_.busy())
-      RETURN_IF_ERROR(SaveCheckpoint());
+    while (committer_.busy() && HasTimeToSave()) RETURN_IF_ERROR(NoteCommit(kBetweenLooks));
+    if (!committer_.busy()) RETURN_IF_ERROR(SaveCheckpoint());
   }
   while (committer_.busy() && GraceLeft() > absl::ZeroDuration()) {
     RETURN_IF_ERROR(NoteCommit(std::min(kBetweenLooks, GraceLeft())));
@@ -253,21 +219,17 @@ absl::Duration AttemptRun::GraceLeft() const {
 }
 
 bool AttemptRun::HasTimeToSave() const {
-  return longest_save_ > absl::ZeroDuration() &&
-         longest_save_ * 1.5 < GraceLeft();
+  return longest_save_ > absl::ZeroDuration() && longest_save_ * 1.5 < GraceLeft();
 }
 
 absl::Status AttemptRun::AwaitCommit() {
-  while (committer_.busy() && !options_.stop->set())
-    RETURN_IF_ERROR(NoteCommit(kBetweenLooks));
+  while (committer_.busy() && !options_.stop->set()) RETURN_IF_ERROR(NoteCommit(kBetweenLooks));
   return absl::OkStatus();
 }
 
 absl::Status AttemptRun::NoteCommit(absl::Duration time_limit) {
-  const std::optional<Committer::Answer> answer =
-      committer_.TakeAnswer(time_limit);
-  if (!answer.has_value())
-    return absl::OkStatus();
+  const std::optional<Committer::Answer> answer = committer_.TakeAnswer(time_limit);
+  if (!answer.has_value()) return absl::OkStatus();
   phase_ = Phase::kStore;
   RETURN_IF_ERROR(FromAgent(answer->obsolete_folders.status()));
   Say(absl::StrCat("checkpoint ", answer->checkpoint.folder()));
@@ -281,11 +243,10 @@ absl::Status AttemptRun::TakeStep() {
   ASSIGN_OR_RETURN(const engine::StepReport step, engine_->Step());
   while (!metrics_.AwaitRoom(kBetweenLooks) && !options_.stop->set()) {
   }
-  RETURN_IF_ERROR(
-      FromAgent(metrics_.Add(MakeMetricPoints(step, options_.clock->Now()))));
+  RETURN_IF_ERROR(FromAgent(metrics_.Add(MakeMetricPoints(step, options_.clock->Now()))));
   if (step.seconds > 0) {
-    tokens_per_second_.push_back(static_cast<float>(
-        static_cast<double>(step.step_tokens) / step.seconds));
+    tokens_per_second_.push_back(
+        static_cast<float>(static_cast<double>(step.step_tokens) / step.seconds));
   }
   report_.set_steps(step.step);
   report_.set_tokens(step.total_tokens);
@@ -306,10 +267,8 @@ absl::Status AttemptRun::SaveCheckpoint() {
   v1::Checkpoint checkpoint;
   checkpoint.set_step(engine_->completed_steps());
   checkpoint.set_folder(folders_.Checkpoint(checkpoint.step()));
-  RETURN_IF_ERROR(FromAgent(
-      link_->BeginCheckpoint(checkpoint.step(), checkpoint.folder())));
-  ASSIGN_OR_RETURN(const std::string manifest_sha256,
-                   engine_->SaveCheckpoint(checkpoint.folder()));
+  RETURN_IF_ERROR(FromAgent(link_->BeginCheckpoint(checkpoint.step(), checkpoint.folder())));
+  ASSIGN_OR_RETURN(const std::string manifest_sha256, engine_->SaveCheckpoint(checkpoint.folder()));
   checkpoint.set_manifest_sha256(manifest_sha256);
   RETURN_IF_ERROR(SaveProgress());
   saved_step_ = checkpoint.step();
@@ -318,8 +277,8 @@ absl::Status AttemptRun::SaveCheckpoint() {
   return absl::OkStatus();
 }
 
-// An attempt may start from the checkpoint of the last step, and has then no
-// step of its own whose figures it could report.
+// An attempt may start from the checkpoint of the last step, and has then no step of its own whose
+// figures it could report.
 absl::Status AttemptRun::SaveProgress() const {
   v1::RunReport progress = report_;
   progress.clear_checkpoint_folder();
@@ -331,17 +290,14 @@ void AttemptRun::RestoreProgress() {
   report_.set_checkpoint_folder(assignment_.resume_from().folder());
   const std::string path = folders_.ResumedProgress();
   const absl::StatusOr<std::string> text = ReadFile(path, kProgressLimitBytes);
-  if (!text.ok())
-    return;
+  if (!text.ok()) return;
   const absl::StatusOr<nlohmann::json> json = ParseStrictJson(*text, path);
-  if (!json.ok() || CountOf(*json, "steps") != report_.steps())
-    return;
+  if (!json.ok() || CountOf(*json, "steps") != report_.steps()) return;
   report_.set_tokens(CountOf(*json, "tokens"));
   report_.set_nonfinite_steps(CountOf(*json, "nonfinite_steps"));
   report_.set_peak_memory_bytes(CountOf(*json, "peak_memory_bytes"));
   const auto loss = json->find("final_loss");
-  if (loss != json->end() && loss->is_number())
-    report_.set_final_loss(*loss);
+  if (loss != json->end() && loss->is_number()) report_.set_final_loss(*loss);
 }
 
 absl::Status AttemptRun::Complete() {
@@ -350,19 +306,16 @@ absl::Status AttemptRun::Complete() {
   AddFinalReport(final_report, backend_->Describe(), &report_);
   report_.set_tokens_per_second(Median(std::move(tokens_per_second_)));
   if (assignment_.has_baseline()) {
-    const std::string comparison =
-        CompareWithBaseline(report_, assignment_.baseline());
-    if (!comparison.empty())
-      Say(comparison);
+    const std::string comparison = CompareWithBaseline(report_, assignment_.baseline());
+    if (!comparison.empty()) Say(comparison);
   }
   phase_ = Phase::kStore;
   if (assignment_.spec().stages(0).checkpoint().export_format() == "bf16") {
     RETURN_IF_ERROR(ExportWeights());
   }
   RETURN_IF_ERROR(WriteFileAtomically(folders_.Report(), ToJson(report_)));
-  Say(absl::StrFormat("done after %d steps, loss %.4f, weights %s",
-                      report_.steps(), report_.final_loss(),
-                      report_.weights_sha256().substr(0, 12)));
+  Say(absl::StrFormat("done after %d steps, loss %.4f, weights %s", report_.steps(),
+                      report_.final_loss(), report_.weights_sha256().substr(0, 12)));
   return absl::OkStatus();
 }
 
@@ -372,4 +325,4 @@ absl::Status AttemptRun::ExportWeights() {
   return absl::OkStatus();
 }
 
-} // namespace octavo::trainer
+}  // namespace octavo::trainer
